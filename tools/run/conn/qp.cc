@@ -16,7 +16,7 @@ using QpTable = std::map<uint32_t, std::weak_ptr<Qp>>;
 }  // namespace
 
 int qp_add(const std::shared_ptr<Qp>& qp) {
-  // Each process starts at a random number, so that two QPs of this host rarely have the same QPN.
+  // The first number is random, so that QPs of two processes on this host rarely have the same QPN.
   static uint32_t next = USIW_QPN_FIRST + random_u32() % (USIW_QPN_LAST - USIW_QPN_FIRST);
   QpTable& table = never_destroyed<QpTable>();
   if (table.size() >= USIW_MAX_QP) return -ENOMEM;

@@ -23,7 +23,7 @@ struct Cq;
 struct Pd;
 struct Srq;
 
-/// The state of a QP. A copy is in the QP's counters page, where `usiw stat` reads the state.
+/// The state of a QP. If the QP has a counters page, a copy of the state is there, for `usiw stat`.
 class QpState {
  public:
   operator usiw_qp_state() const { return value_; }
@@ -65,14 +65,14 @@ struct Qp {
   QpState state;
   usiw_qp_attrs attrs{};
   bool sq_sig_all = false;
-  bool merges = false;  ///< the provider of the QP understands USIW_TRP_F_MERGED
+  bool merges = false;  ///< the provider of the QP has the capability USIW_CAP_MERGES
   ibv_qp_cap cap{};
   std::shared_ptr<Pd> pd;
   std::shared_ptr<Cq> send_cq, recv_cq;
   std::shared_ptr<Srq> srq;
   std::shared_ptr<EventStream> events;
   std::shared_ptr<AsyncFile> async;
-  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< number of events read
+  std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< events that the program has read
   std::shared_ptr<Conn> conn;
   bool destroying = false;
 };

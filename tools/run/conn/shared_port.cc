@@ -40,8 +40,9 @@ bool overlap(const Bound& other, const Endpoint& local) {
   // Assume that a socket at the IPv6 wildcard address also receives IPv4 datagrams, because /proc does not show whether
   // it is IPv6-only. The kernel prefers an IPv4 socket, but a connected IPv6 socket gets all datagrams from its peer.
   if (other.at.any()) return !other.at.ipv4() || local.ipv4();
-  // Treat a connected socket like one at the wildcard address, because connect(2) may have chosen its address. Such a
-  // socket gets the wildcard address back when it is disconnected, even if other sockets are bound to that by then.
+  // Treat a connected socket like one at the wildcard address, because connect(2) may have chosen its address. When
+  // such a socket is disconnected, it gets the wildcard address back, even if another socket has been bound to the
+  // wildcard address meanwhile.
   if (other.connected) return other.ipv6 || local.ipv4();
   return local.any() ? local.ipv4() == other.at.ipv4() : IN6_ARE_ADDR_EQUAL(&other.at.addr, &local.addr);
 }
@@ -67,7 +68,8 @@ bool listed(const char* path, bool ipv6, const Endpoint& local, const std::vecto
 }
 
 /// Returns true if a UDP socket of this network namespace, other than those of the inodes @p own, may receive datagrams
-/// to @p local. Returns true as well if the sockets cannot be listed.
+/// to @p local. Returns true as well if the sockets cannot be listed. Without a list of IPv6 sockets, only IPv4 sockets
+/// count for an IPv4 address, because a host without IPv6 has no such list.
 bool port_is_shared(const Endpoint& local, const std::vector<ino_t>& own) {
   if (local.ipv4() && listed("/proc/thread-self/net/udp", false, local, own)) return true;
   return std::ifstream("/proc/thread-self/net/udp6").good() ? listed("/proc/thread-self/net/udp6", true, local, own)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file shared_port.h
 /// A function that claims a shared UDP port. Sockets of several processes may be bound to such a port
-/// (RDMA_OPTION_ID_REUSEADDR). The process that claims the port receives its datagrams alone.
+/// (RDMA_OPTION_ID_REUSEADDR). After a claim, no process of another user receives the datagrams of the port.
 #ifndef USIW_RUN_SHARED_PORT_H
 #define USIW_RUN_SHARED_PORT_H
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file stat_page.h
-/// The counters pages of programs under usiw-run, which `usiw stat` reads. Each context has a memfd with pages in which
+/// The counters pages that programs under usiw-run have for `usiw stat`. Each context has a memfd with pages in which
 /// the provider counts. `usiw stat` opens the memfd through /proc/PID/fd, which needs the rights of ptrace(2). The
-/// memfd vanishes with the process, however the process ends. At the end of each page, a mark names the context or the
-/// QP of the page. A reader must not trust a page, because the process can write anything there.
+/// memfd vanishes with the process and its forked children, however they end. A mark in each page names the context or
+/// the QP of the page. A reader must not trust a page, because the process can write anything there.
 #ifndef USIW_RUN_STAT_PAGE_H
 #define USIW_RUN_STAT_PAGE_H
 
@@ -22,7 +22,7 @@ inline constexpr char kCountersMemfd[] = "usiw-uverbs";
 
 enum class StatKind : uint32_t { kNone, kContext, kQp };
 
-/// The mark at the end of a page. It names the context or the QP of the page.
+/// The mark of a page: the last member of struct StatPage. It names the context or the QP of the page.
 struct StatMark {
   uint64_t magic;     ///< kStatMagic
   uint32_t kind;      ///< StatKind

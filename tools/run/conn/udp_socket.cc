@@ -320,8 +320,9 @@ void UdpSocket::receive() {
     // The buffer is one byte longer than the longest handshake datagram. So a longer datagram, which recvmsg(2)
     // truncates, is not mistaken for a handshake.
     const auto look = usiw_cm_look(data, static_cast<uint32_t>(n));
-    // Limit the rate at which stray datagrams are handled. A stray datagram may be data of a connection that this
-    // port does not have. Or it may show that the server to which a connection has sent its REQ uses another protocol.
+    // Limit the rate at which datagrams other than handshakes are handled. Such a datagram may be data of a connection
+    // that this port does not have. Or it may show that the server to which a connection has sent its REQ uses another
+    // protocol.
     if (look != USIW_CM_LOOK_HANDSHAKE && !usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
     if (look == USIW_CM_LOOK_DATA) n = sizeof(usiw_trp_hdr);
     calls_.receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file udp_socket.h
 /// The class UdpSocket: one UDP port with up to two sockets. This library reads the handshake socket. The provider
-/// reads the data socket, which is opened when the first connection of the port is installed. A BPF filter selects the
-/// socket for each datagram by its opcode. So the provider receives the same datagrams as with the module, and this
-/// library receives those that the module would handle.
+/// reads the data socket, which is opened when the provider reads the first CONNECT record of the port. From then on a
+/// BPF filter selects the socket for each datagram by its opcode. So the provider receives the same datagrams as with
+/// the module, and this library receives those that the module would handle.
 ///
 /// UdpSocket passes the datagrams of the handshake socket to the functions of struct SocketCalls. It does not access
 /// connections itself.
@@ -59,9 +59,9 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// [big lock] Sends a datagram with the source address @p from. @p tos is the IPv4 TOS or IPv6 traffic class. Returns
   /// 0 or -errno. Also returns 0 if the send buffer is full, so the caller must repeat datagrams that matter.
   int send(const Endpoint& from, const Endpoint& to, uint8_t tos, const void* data, size_t len);
-  /// [big lock] Makes the kernel drop data datagrams that arrive at the handshake socket. Call it if the data socket
-  /// cannot be opened: the raw port then receives the data, and the handshake socket gets a copy, which must not be
-  /// answered as stray. Returns 0 or -errno.
+  /// [big lock] Makes the kernel drop data datagrams that arrive at the handshake socket. Call it if dup_data_fd() has
+  /// failed: the raw port then receives the data, and the handshake socket may get a copy, which must not be answered
+  /// as stray. Returns 0 or -errno.
   int ignore_data();
   /// [big lock] Returns a new descriptor of the data socket, close-on-exec, or -errno. Opens the data socket if it is
   /// not open yet.
@@ -74,8 +74,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
   /// [big lock] Count the users of the socket: rdma_cm ids that are bound to it, and connections that are not in
   /// LINGER. A socket without users only serves connections in LINGER, which may be dropped at any time (cm/usiw_cm.h).
-  /// It is closed if there are too many such sockets, or if the process has no descriptors left. The socket that has
-  /// been without users for the longest time is closed first.
+  /// If there are too many sockets without users, those that lost their last user first are closed. If this library
+  /// needs a descriptor and the process has none left, all of them are closed.
   void add_id() { keep(ids_, 1); }
   void remove_id() { keep(ids_, -1); }
   void add_conn() { keep(conns_, 1); }
@@ -98,7 +98,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   int ids_ = 0, conns_ = 0;
   uint64_t lingers_since_ = 0;  ///< key of this socket in Sockets::lingering; 0: not in that map
   CmWatch watch_;
-  __u64 stray_next_us_ = 0;  ///< time before which stray datagrams are not answered
+  __u64 stray_next_us_ = 0;  ///< time before which the socket ignores datagrams that are not handshakes
 };
 
 }  // namespace usiw::run

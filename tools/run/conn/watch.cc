@@ -21,7 +21,7 @@
 #include "tools/run/libc/real.h"
 
 /// libc's clone(2) under its second name. ThreadSanitizer interposes the first name and treats the call as a fork(2),
-/// at which it ends a program that has threads. That is not necessary here, because the child only executes another
+/// at which it ends a program that has threads. The program need not end here, because the child only executes another
 /// program.
 extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* arg, ...);
 
@@ -61,9 +61,9 @@ int exec_watcher(void* arg) {
   __builtin_unreachable();
 }
 
-/// Starts the watcher from an intermediate process, which then exits. So the watcher is not a child of the program, and
-/// the program's wait(2) and SIGCHLD never concern the watcher. The intermediate process has no exit signal, so the
-/// program does not notice its end either.
+/// Starts the watcher from an intermediate process, which then exits. So the watcher is not a child of the program,
+/// unless the program adopts orphans (as PID 1 or by PR_SET_CHILD_SUBREAPER), and wait(2) in the program ignores the
+/// watcher. The intermediate process has no exit signal, so the program does not notice its end either.
 int start_and_leave(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   __clone(exec_watcher, s.second_stack + kStackSize, CLONE_VM | CLONE_VFORK | SIGCHLD, arg);
@@ -88,8 +88,8 @@ bool spawn(int socket, int memory) {
   return pid > 0;
 }
 
-/// Resizes @p memory, the memfd of the table, for kWatchEntries entries. Halves the number while that fails. Returns
-/// the number of entries, or 0 if even kLeastWatchEntries are too many.
+/// Resizes @p memory, the memfd of the table, for kWatchEntries entries. Halves the number of entries while that fails,
+/// down to kLeastWatchEntries. Returns the number for which it succeeds, or 0.
 size_t size_table(int memory) {
   for (size_t entries = kWatchEntries; entries >= kLeastWatchEntries; entries /= 2)
     if (resize_memory(memory, static_cast<off_t>(entries * sizeof(WatchEntry))) == 0) return entries;

@@ -40,8 +40,9 @@ char* program_name(char* path) {
   return path;
 }
 
-/// Makes glob(3) call this library's functions on directories if @p pattern may name an emulated directory. By default
-/// glob(3) calls libc's functions. Returns the flags to pass to glob(3).
+/// Makes glob(3) call this library's functions on directories in place of libc's, if @p pattern contains one of the
+/// words that every emulated path contains. Does nothing if the program has set functions of its own. Returns the flags
+/// to pass to glob(3).
 int use_own_functions(const char* pattern, glob_t& out, int flags) {
   if ((flags & GLOB_ALTDIRFUNC) != 0) return flags;
   if (strstr(pattern, "infiniband") == nullptr && strstr(pattern, "rdma_cm") == nullptr) return flags;
@@ -56,7 +57,7 @@ int use_own_functions(const char* pattern, glob_t& out, int flags) {
 }  // namespace
 
 EXPORT DIR* opendir(const char* path) {
-  if (strcmp(path, "/sys/class/infiniband_verbs") == 0)  // libibverbs lists the devices
+  if (strcmp(path, "/sys/class/infiniband_verbs") == 0)  // the path by which libibverbs lists the devices
     warn_if_static_verbs(__builtin_return_address(0));
   return USIW_REAL(opendir)(Path(path));
 }

@@ -95,8 +95,8 @@ EXPORT int posix_spawnp(pid_t* pid, const char* name, const posix_spawn_file_act
   return USIW_REAL(posix_spawnp)(pid, name, actions, attr, argv, envp);
 }
 
-/// Declares @p argv, an array on the caller's stack, and copies @p first and the arguments up to the null pointer to
-/// it. The next va_arg(ap) returns the argument after the null pointer.
+/// Declares @p ap and @p argv, an array on the caller's stack. Copies @p first and the arguments that follow to the
+/// array, up to and with the null pointer. The next va_arg(ap) returns the argument after the null pointer.
 #define TAKE_WORDS(first, ap, argv)                                           \
   va_list ap;                                                                 \
   size_t argv##_count = 1;                                                    \

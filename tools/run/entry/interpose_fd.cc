@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_fd.cc
-/// Interposes the calls of libc that take a descriptor, and socket(2). A call that is a cancellation point in libc is a
-/// cancellation point for files of this library, too.
+/// Interposes read(2), write(2), ioctl(2) and fstat(2), the calls of libc that close or duplicate descriptors, and
+/// socket(2). A call that is a cancellation point in libc is a cancellation point for files of this library, too.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <linux/netlink.h>
@@ -30,9 +30,9 @@ T answer(T ret) {
   return -1;
 }
 
-/// errno before the latest refusal of an ioctl method of uverbs in this thread, or -1 if a write(2) came later. After a
-/// refusal libibverbs repeats the command by write(2). If the command then succeeds, write() restores this errno.
-/// Otherwise a program that reads errno later would find EPROTONOSUPPORT.
+/// errno before the latest refusal of an ioctl method of uverbs in this thread. It is -1 if there was no refusal, or if
+/// a write(2) to a file of this library came later. After a refusal libibverbs repeats the command by write(2). If the
+/// command then succeeds, write() restores this errno, so that the program does not find EPROTONOSUPPORT in errno.
 thread_local int t_errno_before_refusal = -1;
 
 void as_device(int fd, struct stat* st) {

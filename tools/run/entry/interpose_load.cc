@@ -4,9 +4,10 @@
 /// their calls reach this library.
 ///
 /// With RTLD_DEEPBIND a library searches its own dependencies first, so it would find libc's functions in place of this
-/// library's. So the flag is removed for libibverbs and librdmacm, and for libraries that depend on them. A namespace
-/// of dlmopen(3) has its own libc and no preloaded library. This library cannot change that, so it prints a line on
-/// stderr.
+/// library's. So the flag is removed for libibverbs and librdmacm, and for files that name them in DT_NEEDED. If
+/// another file loads them with the flag, this library prints a line on stderr. A namespace of dlmopen(3) has its own
+/// libc and no preloaded library. This library cannot change that, so it prints a line if libibverbs or librdmacm is
+/// loaded there.
 ///
 /// libc searches for a library by the rules of the caller of dlopen(3), and knows the caller by the return address. So
 /// the functions here jump to libc's function and leave the stack as it was. Only if the path names a file do they call

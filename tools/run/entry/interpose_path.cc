@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interpose_path.cc
-/// Interposes the calls of libc that open or query a path. A path below the emulated directories leads into the tree
-/// (sysfs.h). A device node in the tree is opened as a file of this library and described as a character device,
-/// whichever way the program names the node.
+/// Interposes the calls of libc that open or query a path. A path in an emulated directory leads into the tree
+/// (sysfs.h). open(2) opens a device node in the tree as a file of this library, and stat(2) describes the node as a
+/// character device, whether the program names the node by an absolute or a relative path.
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,7 +32,7 @@ void make_nonblocking(int fd) {
   USIW_REAL(fcntl)(fd, F_SETFL, USIW_REAL(fcntl)(fd, F_GETFL) | O_NONBLOCK);
 }
 
-/// Reports once on stderr if this process is forbidden to make a memfd, which every device file needs.
+/// Reports once on stderr if this process is forbidden to make a memfd, which the file uverbs0 needs.
 void explain_if_forbidden() {
   static std::atomic<bool> done;
   const int memory = memfd_create("usiw-run", MFD_CLOEXEC), error = errno;
@@ -43,7 +43,8 @@ void explain_if_forbidden() {
           strerror(error));
 }
 
-/// Opens @p path: a device node as a file of this library, every other path by @p real, libc's function.
+/// Opens @p path: a device node as a file of this library, every other path by @p real, libc's function. With O_PATH,
+/// opens a device node by @p real, too.
 template <typename Real>
 int open_path(int dir, const char* path, int flags, Real real) {
   const Path there(path);

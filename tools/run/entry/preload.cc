@@ -2,7 +2,7 @@
 /// @file preload.cc
 /// Handlers of fork(). A child inherits the parent's descriptors and a copy of this library's memory, but the
 /// connections are still the parent's. As with the module, the child cannot use them. The child must send nothing for
-/// them, so it forgets all objects of this library.
+/// them, so it forgets the parent's files, ids, connections, QPs and sockets.
 #include <pthread.h>
 
 #include "tools/run/conn/admission.h"
@@ -20,7 +20,7 @@
 namespace usiw::run {
 namespace {
 
-int g_cancel_state;  ///< [big lock] state of the thread that forks
+int g_cancel_state;  ///< [big lock] cancel state of the thread that forks, before the fork
 
 /// Takes every lock of this library. Otherwise a lock that another thread holds would stay locked in the child, which
 /// does not have that thread.

@@ -14,7 +14,8 @@
 namespace usiw::run {
 namespace {
 
-/// The name of an environment variable that libibverbs reads and no other library does. It occurs in every libibverbs.
+/// The name of an environment variable that only libibverbs reads. The name occurs in every libibverbs that usiw
+/// supports.
 constexpr char kSetting[] = "RDMAV_ALLOW_DISASSOC_DESTROY";
 
 struct Search {

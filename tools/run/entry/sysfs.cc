@@ -142,9 +142,9 @@ bool is_own_directory(const std::string& path) {
 constexpr int kHoldTries = 500;
 constexpr unsigned kHoldPauseUs = 2000;
 
-/// Makes the directory of a tree and locks the tree (shared) until this process and its forked children have ended.
-/// unused_trees.cc removes the trees that no process has locked. No other user can open the lock file. Returns false if
-/// the directory is not this user's, or if it cannot be made or locked.
+/// Makes the directory of a tree and locks the tree (shared) until this process and its forked children have ended or
+/// closed the descriptor of the lock. unused_trees.cc removes the old trees that no process has locked. No other user
+/// can open the lock file. Returns false if the directory is not this user's, or if it cannot be made or locked.
 bool hold(const std::string& root) {
   const std::string path = root + "/" + kTreeLock;
   for (int tries = 0; tries < kHoldTries; tries++) {
@@ -165,9 +165,9 @@ bool hold(const std::string& root) {
   return false;
 }
 
-/// Makes the tree and returns its path. The name is a digest of the contents, so processes with the same device share a
-/// tree. Each process makes the files that are missing, because another process may still be making the tree, or a
-/// cleaner may have removed a part of it.
+/// Makes the tree and returns its path. The name has the user and a digest of the contents, so a user's processes with
+/// the same device share a tree. Each process makes the files that are missing, because another process may still be
+/// making the tree, or a cleaner may have removed a part of it.
 std::string make_tree() {
   NoCancel no_cancel;  // the caller may be stat(2), which is no cancellation point
   std::map<std::string, std::string> all = files();
@@ -184,7 +184,7 @@ std::string make_tree() {
   snprintf(hex, sizeof hex, "%016zx", digest);
 
   std::string root = base + hex;
-  if (!hold(root)) {  // another user has a directory of this name, or the directory cannot be made
+  if (!hold(root)) {  // another user has a directory of this name, or the directory cannot be made or locked
     root = base + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) {
       fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", root.c_str(), strerror(errno));
@@ -218,8 +218,8 @@ const char* last_part(const char* path) {
   return slash != nullptr ? slash + 1 : path;
 }
 
-/// Returns true if the absolute @p path may lead to an emulated directory: its first part is "sys" or "dev". Allocates
-/// no memory, so a signal handler may open other paths.
+/// Returns true if the absolute @p path may lead to an emulated directory: its first part besides "." and ".." is "sys"
+/// or "dev". Allocates no memory, so a signal handler may open other paths.
 bool may_be_emulated(const char* path) {
   for (;;) {
     path += strspn(path, "/");
@@ -277,7 +277,7 @@ const std::string& tree() {
   return *root.load(std::memory_order_acquire);
 }
 
-/// The prefix that paths in the tree do not have: "/sys/class/x" is "class/x" there. "/dev/x" is "dev/x".
+/// The prefix that is removed from a path in the tree: "/sys/class/x" is "class/x" there, but "/dev/x" is "dev/x".
 constexpr char kSys[] = "/sys";
 
 }  // namespace

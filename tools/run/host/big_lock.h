@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file big_lock.h
 /// The emulated kernel in this process is one monitor. Each way into it (a call of the program, a datagram, a timer)
-/// takes the big lock, and no thread waits while it holds that lock. A function whose caller must hold the lock has the
-/// tag [big lock].
+/// takes the big lock. No thread that holds the big lock waits for the program, for a peer or for a timer. A function
+/// whose caller must hold the big lock has the tag [big lock].
 #ifndef USIW_RUN_BIG_LOCK_H
 #define USIW_RUN_BIG_LOCK_H
 

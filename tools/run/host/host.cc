@@ -47,7 +47,8 @@ std::string interface_of(const Endpoint& e) {
   return found;
 }
 
-/// Returns the name of a running interface other than lo, or "lo" if there is none.
+/// Returns the name of a running interface that has an IP address and is not a loopback interface. Returns "lo" if
+/// there is none.
 std::string first_running_interface() {
   std::string found = "lo";
   constexpr unsigned kWanted = IFF_UP | IFF_RUNNING;

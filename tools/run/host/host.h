@@ -63,12 +63,12 @@ int route_to(const Endpoint& from, const Endpoint& to, Route& out);
 
 /// Returns the address of --address if it is of this family, else the wildcard address.
 Endpoint preferred_source(bool ipv4);
-/// Returns preferred_source(), or else an address of the device's interface. Returns the wildcard address if the
-/// interface has no address of this family.
+/// Returns preferred_source(), or else an address of the device's interface that is no IPv6 link-local one. Returns the
+/// wildcard address if the interface has no such address of this family.
 Endpoint device_address(bool ipv4);
 
-/// Returns true if a UDP socket can be bound to the address: if this host has the address,
-/// or if the address is a wildcard.
+/// Returns true if a UDP socket can be bound to the address. That is possible for an address of this host and for a
+/// wildcard.
 bool is_own_address(const Endpoint& e);
 
 /// Returns the state of the device's interface. The device is on the interface with the address of --address, else on

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file interface.h
-/// Requests of netdevice(7): calls of ioctl(2) about a network interface. They need a socket of any family. It is an
-/// IPv6 socket if the kernel or a sandbox does not permit IPv4.
+/// Requests of netdevice(7): calls of ioctl(2) about a network interface. They need a socket, whose family does not
+/// matter. This file uses an IPv6 socket if the kernel or a sandbox does not permit an IPv4 socket.
 #ifndef USIW_RUN_INTERFACE_H
 #define USIW_RUN_INTERFACE_H
 
@@ -32,7 +32,7 @@ class Interface {
     errno = error_;
     return socket_ >= 0 && ioctl(socket_, request, &r) == 0;
   }
-  /// Returns IFF_*, or 0 if there is no such interface.
+  /// Returns IFF_*, or 0 if the request fails, for example because there is no such interface.
   unsigned flags() { return call(SIOCGIFFLAGS) ? static_cast<unsigned short>(r.ifr_flags) : 0; }
 
   ifreq r{};

@@ -89,8 +89,8 @@ std::shared_ptr<Conn> Conn::open(const std::shared_ptr<UdpSocket>& sock, const T
   return nullptr;
 }
 
-/// Handles a datagram of the handshake, or a stray datagram. If the datagram is a REQ that has waited, @p entry is the
-/// entry of that REQ, and this function takes ownership of it. Else @p entry is null.
+/// Handles a datagram of the handshake, or another datagram that may be stray. If the datagram is a REQ that has
+/// waited, @p entry is the entry of that REQ, and this function takes ownership of the entry. Else @p entry is null.
 void Conn::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
                    Admission::Entry* entry) {
   usiw_cm_verdict v;

@@ -29,7 +29,7 @@ namespace usiw::run {
 struct Packets {
   bool given_up = false;
   std::set<Conn*> conns;
-  Fd fd;  ///< rtnetlink socket, open while there are connections
+  Fd fd;  ///< rtnetlink socket, open while there are connections; empty if start() has failed
   CmWatch watch;
   CmTimer look{[this] { follow(); }};
   CmTimer use{[this] { use_next_hops(); }};
@@ -46,8 +46,8 @@ struct Packets {
 
 namespace {
 
-/// Delays of route look-ups, in microseconds. After a change, kGatherUs pass before the look-up, so that one look-up
-/// serves several changes. Two look-ups are at least kApartUs apart.
+/// Delays of route look-ups, in microseconds. After a change, at least kGatherUs pass before the look-up, so that one
+/// look-up serves several changes. Two look-ups are at least kApartUs apart.
 constexpr uint64_t kGatherUs = 10'000, kApartUs = 200'000;
 /// Interval between empty datagrams to each neighbour, in microseconds. The datagrams make the kernel verify the entry
 /// of the neighbour as for any traffic (REACHABLE, STALE, PROBE). If the neighbour does not answer, the kernel resolves

@@ -12,8 +12,8 @@ namespace usiw::run {
 /// [big lock] Excludes all later connections of this process from raw packets. Call it when raw packets have failed.
 void packets_give_up();
 /// [big lock] Returns true if a connection with the 4-tuple @p tuple can use raw packets: no other port was requested,
-/// the process may open raw ports and has not given them up, the device's interface is Ethernet, and the route leaves
-/// through it without encapsulation.
+/// the process may open raw ports and has not given up raw packets, the device's interface is Ethernet, and the route
+/// leaves through that interface without encapsulation.
 bool packets_reach(const Tuple& tuple);
 /// [big lock] In a child of fork(): forgets the connections and gives up raw packets, because the connections and DPDK
 /// belong to the parent.

@@ -2,8 +2,8 @@
 /// @file udp_socket.h
 /// The class UdpSocket: one UDP port with up to two sockets. This library reads the handshake socket. The provider
 /// reads the data socket, which is opened when the provider reads the first CONNECT record of the port. From then on a
-/// BPF filter selects the socket for each datagram by its opcode. So the provider receives the same datagrams as with
-/// the module, and this library receives those that the module would handle.
+/// BPF filter selects the socket for each datagram by its opcode. So the provider receives data and stray RESETs, and
+/// this library receives the handshakes, which the module would handle.
 ///
 /// UdpSocket passes the datagrams of the handshake socket to the functions of struct SocketCalls. It does not access
 /// connections itself.
@@ -28,7 +28,7 @@ class UdpSocket;
 
 /// The functions that a UdpSocket calls, under the big lock. The code that has the table of connections defines them.
 struct SocketCalls {
-  /// Handles a datagram of the handshake, or a stray datagram.
+  /// Handles a datagram of the handshake, or another datagram that may be stray.
   void (*receive)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
   /// Handles an ICMP message about a datagram to @p to. The message quotes @p len bytes of the UDP payload.
   void (*icmp)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
@@ -69,7 +69,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
   /// [big lock] The listener at this socket, or null. Not owned.
   Listener* listener = nullptr;
-  /// [big lock] The admission of REQs to this port. The function that opens the socket sets it.
+  /// [big lock] The admission of REQs to this port. Conn::open_port() sets it.
   std::shared_ptr<Admission> admission;
 
   /// [big lock] Count the users of the socket: rdma_cm ids that are bound to it, and connections that are not in

@@ -61,9 +61,9 @@ int exec_watcher(void* arg) {
   __builtin_unreachable();
 }
 
-/// Starts the watcher from an intermediate process, which then exits. So the watcher is not a child of the program,
-/// unless the program adopts orphans (as PID 1 or by PR_SET_CHILD_SUBREAPER), and wait(2) in the program ignores the
-/// watcher. The intermediate process has no exit signal, so the program does not notice its end either.
+/// Starts the watcher from an intermediate process, which then exits. So the program's wait(2) and SIGCHLD do not
+/// concern the watcher, unless the program adopts orphans (as PID 1 or by PR_SET_CHILD_SUBREAPER). The intermediate
+/// process has no exit signal, so the program does not notice its end either.
 int start_and_leave(void* arg) {
   auto& s = *static_cast<WatcherStart*>(arg);
   __clone(exec_watcher, s.second_stack + kStackSize, CLONE_VM | CLONE_VFORK | SIGCHLD, arg);

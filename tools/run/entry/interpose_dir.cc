@@ -27,8 +27,8 @@ using namespace usiw::run;
 
 namespace {
 
-/// Returns @p entry, and marks it as a character device if it is a device node of the tree. A host with the module has
-/// character devices there.
+/// Marks @p entry as a character device if it is a device node of the tree, because a host with the module has
+/// character devices there. Returns @p entry.
 dirent* as_node(DIR* dir, dirent* entry) {
   if (entry != nullptr && entry->d_type == DT_REG && node_at(dirfd(dir), entry->d_name) != Node::kNone)
     entry->d_type = DT_CHR;
@@ -40,9 +40,9 @@ char* program_name(char* path) {
   return path;
 }
 
-/// Makes glob(3) call this library's functions on directories in place of libc's, if @p pattern contains one of the
-/// words that every emulated path contains. Does nothing if the program has set functions of its own. Returns the flags
-/// to pass to glob(3).
+/// Makes glob(3) call this library's functions on directories in place of libc's, if @p pattern contains "infiniband"
+/// or "rdma_cm". Every emulated path contains one of these words. Does nothing if the program has set functions of its
+/// own. Returns the flags to pass to glob(3).
 int use_own_functions(const char* pattern, glob_t& out, int flags) {
   if ((flags & GLOB_ALTDIRFUNC) != 0) return flags;
   if (strstr(pattern, "infiniband") == nullptr && strstr(pattern, "rdma_cm") == nullptr) return flags;

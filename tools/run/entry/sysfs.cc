@@ -277,7 +277,7 @@ const std::string& tree() {
   return *root.load(std::memory_order_acquire);
 }
 
-/// The prefix that is removed from a path in the tree: "/sys/class/x" is "class/x" there, but "/dev/x" is "dev/x".
+/// The prefix that paths in the tree lack: "/sys/class/x" is "class/x" there, but "/dev/x" is "dev/x".
 constexpr char kSys[] = "/sys";
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file fd.h
-/// The owner of a file descriptor.
+/// The class Fd, which owns a file descriptor.
 #ifndef USIW_RUN_FD_H
 #define USIW_RUN_FD_H
 

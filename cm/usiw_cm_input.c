@@ -72,8 +72,8 @@ static void answer(struct usiw_cm_verdict *v, __u32 len)
 }
 
 /*
- * True if @pkt may be a usiw's answer to the REQ of @c. DATA is malformed here, and no usiw answers
- * a REQ by it. A REQ with this end's own ISN comes from an echo server.
+ * True if @pkt may be the answer of a usiw to the REQ of @c. DATA, SHUTDOWN and SACK are not, and
+ * count as malformed here. A REQ with this end's own ISN comes from an echo server.
  */
 static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, int malformed)
 {
@@ -82,7 +82,11 @@ static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pk
 	return pkt->opcode != USIW_TRP_REQ || pkt->psn != c->local_isn;
 }
 
-/* Handles a datagram of the connection @c. A malformed datagram is dropped, and draws no RESET. */
+/*
+ * Handles a datagram of the connection @c. In REQ_SENT it notes for the hint a datagram that cannot
+ * be an answer of this wire version. In other states it ignores a malformed datagram. Neither draws
+ * a RESET.
+ */
 static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data,
 			__u32 len, int malformed, __u64 now_us, void *buf)
 {

@@ -3,9 +3,9 @@
  * Classifies a datagram that has reached a UDP port of a host, in two steps.
  *
  * A datagram may be data for the engine, a handshake for a connection, a request, or garbage. The
- * first step, usiw_cm_look(), reads only the header, because it runs where time is short: in a
- * softirq or a socket filter. The second step, usiw_cm_input(), needs the connection of the 4-tuple
- * and its lock.
+ * first step, usiw_cm_look(), reads only the header, because the module calls it in softirq for
+ * every datagram. The second step, usiw_cm_input(), needs the connection of the 4-tuple, if there
+ * is one, and its lock.
  */
 #ifndef USIW_CM_INPUT_H
 #define USIW_CM_INPUT_H
@@ -17,10 +17,10 @@ extern "C" {
 #endif
 
 enum usiw_cm_look {
-	USIW_CM_LOOK_DROP,	/* no datagram of TRP */
+	USIW_CM_LOOK_DROP,	/* not of TRP, too short, or too long for a handshake */
 	/*
-	 * DATA, SHUTDOWN or SACK, for the engine. The host handles it too if a connection waits for
-	 * CONFIRM, or if there is no connection.
+	 * DATA, SHUTDOWN or SACK, for the engine. The host also handles it if the connection waits
+	 * for CONFIRM or for the answer to its REQ, or if there is no connection.
 	 */
 	USIW_CM_LOOK_DATA,
 	USIW_CM_LOOK_ENGINE,	/* a stray RESET, for the engine alone */
@@ -37,29 +37,29 @@ enum usiw_cm_look usiw_cm_look(const void *hdr, __u32 len);
 #define USIW_CM_STRAY_US	20000u
 
 /*
- * True if the port may handle one now. If so, sets *@next_us, which is 0 at first, to the earliest
- * time for the next one.
+ * Returns true if the port may handle a possibly stray datagram now. If so, sets *@next_us to the
+ * earliest time for the next one. *@next_us is 0 at first.
  */
 int usiw_cm_stray_due(__u64 *next_us, __u64 now_us);
 
 /*
- * True if a DATA, SHUTDOWN or SACK with the header @hdr may be the first datagram after a CONFIRM
- * that was lost: its PSNs are close to the ISNs. If so, the host calls usiw_cm_data_seen() on a
- * connection in ACCEPT_SENT. The test reads only ISNs of @c, which never change, so it needs no
- * lock.
+ * True if a DATA or SHUTDOWN with the header @hdr may be one of the first after a CONFIRM that was
+ * lost: its PSNs are close to the ISNs. If so, the host calls usiw_cm_data_seen() on a connection
+ * in ACCEPT_SENT. A SACK passes only by chance, because its PSN counts what this end has sent. The
+ * test reads only the ISNs of @c, which never change in a responder, so it needs no lock.
  */
 int usiw_cm_confirms(const struct usiw_cm_conn *c, const void *hdr);
 
 /*
- * True if an ICMP message quotes a REQ of @c. @quoted, @len: the UDP payload that the message
- * quotes. A message that does not quote the ISN of @c does not count, because anybody could have
- * sent it.
+ * True if an ICMP message quotes a datagram whose PSN is the ISN of @c, such as the REQ of @c.
+ * @quoted, @len: the UDP payload that the message quotes. A message that does not quote this ISN
+ * does not count, because anybody could have sent it.
  */
 int usiw_cm_quotes(const struct usiw_cm_conn *c, const void *quoted, __u32 len);
 
 enum usiw_cm_verdict_kind {
 	USIW_CM_V_DROP,
-	USIW_CM_V_CONN,		/* the connection has handled it */
+	USIW_CM_V_CONN,		/* the connection has handled or ignored it */
 	USIW_CM_V_ADMIT,	/* @pkt is a REQ that asks for a new connection */
 	USIW_CM_V_WITHDRAW,	/* @pkt is a RESET, for usiw_cm_admission_withdraw() */
 	USIW_CM_V_ANSWER,	/* send the first @len bytes of the buffer to the sender */

@@ -3,9 +3,10 @@
  * Ledger of the notices that the user of a connection gets. The user is iw_cm, an id of rdma_cm, or
  * a simulated program.
  *
- * A user must get each notice once and in order, even if the user leaves at any moment, or if there
- * is no memory for a notice. Otherwise iw_cm runs into a BUG(). So each connection has a ledger,
- * under its lock, which decides about each notice by these rules:
+ * A user must get each notice that it is owed once and in order, even if there is no memory for it.
+ * The user may leave at any moment, and must get no notice after that. Otherwise iw_cm runs into a
+ * BUG(). So each connection has a ledger, under the lock of the connection, which decides about
+ * each notice by these rules:
  *
  * - An initiator gets one REPLY, with success or failure.
  * - A responder that has accepted gets one ESTABLISHED.
@@ -42,7 +43,7 @@ struct usiw_cm_ledger {
  */
 void usiw_cm_ledger_connected(struct usiw_cm_ledger *l);
 void usiw_cm_ledger_accepted(struct usiw_cm_ledger *l);
-/* Notes that the user leaves, or that its call has returned an error: it gets no more notices. */
+/* Notes that the user leaves, or that its call fails. The user gets no notice from then on. */
 void usiw_cm_ledger_mute(struct usiw_cm_ledger *l);
 
 /* True if the user still waits for the answer to its connect or accept. */
@@ -56,7 +57,7 @@ int usiw_cm_notify(struct usiw_cm_ledger *l, __u32 event, int status);
 
 /*
  * Notes that there was no memory for a REPLY. The caller notifies the user of a failure instead,
- * and aborts the connection.
+ * and aborts the connection if it is open.
  */
 void usiw_cm_reply_lost(struct usiw_cm_ledger *l);
 

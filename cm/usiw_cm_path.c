@@ -5,13 +5,13 @@
  * The engine may send Ethernet frames of its own, as raw packets. The kernel does not see these, so
  * the work that it does for a socket has to be done here: find the interface and the MAC of the
  * next hop, notice changes of the route, and stop the frames when they would bypass IPsec or an
- * encapsulation. If raw packets cannot go on, a connection that also has a data socket changes to
- * the socket, because the kernel handles sockets by itself. A connection without a socket goes on
- * with raw packets, or ends if they are forbidden.
+ * encapsulation. If raw packets cannot go on, a process that can change ports (USIW_CM_MOVES) uses
+ * its data socket instead, because the kernel handles sockets by itself. Any other connection goes
+ * on with raw packets, or ends if they are forbidden.
  *
- * The process changes ports by itself and reports that. Only one decision depends on the report: a
- * connection whose raw packets are forbidden ends if its process does not report another port
- * within USIW_MOVE_MS.
+ * The process changes ports by itself and reports that. Only one decision here depends on the
+ * report: a connection whose raw packets are forbidden ends if its process does not report another
+ * port within USIW_MOVE_MS.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -110,7 +110,10 @@ void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c
 	info->features = c->features;
 }
 
-/* Gives the connection to the engine, which may begin with raw packets if the MACs are known. */
+/*
+ * Gives the connection to the engine, which may begin with raw packets if @route permits them and
+ * the MAC of the next hop is known.
+ */
 static void announce(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {
 	int packets = route->reason == USIW_NOT_PACKET_NONE && route->mac_known;
@@ -171,8 +174,8 @@ __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us)
 
 /*
  * Queues a PATH record, if the path differs from the one that the engine knows. @route: the new
- * route. With NULL (no route), MTU and MACs stay as they were. @packets: raw packets reach the
- * peer. @not_packet: the reason if they do not, else NONE.
+ * route. With NULL (no route), MTU and MACs stay as they were. @packets: the engine may send raw
+ * packets. @not_packet: the reason if it may not, else NONE.
  */
 static void show_path(struct usiw_cm_end *end, const struct usiw_cm_route *route, int packets,
 		      __u32 not_packet)
@@ -277,8 +280,8 @@ static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *
 
 /*
  * True if the connection stays on its data socket, whose route the kernel follows by itself. The
- * process then has the data socket and cannot change its port. The process uses the socket if this
- * end offered no raw packets, or if the process has kept the socket open.
+ * process then has the data socket and cannot change its port. The process uses the socket if
+ * CONNECT did not permit raw packets, or if the process has kept the socket open.
  */
 static int is_followed_by_kernel(struct usiw_cm_end *end)
 {

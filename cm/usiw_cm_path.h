@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The path of a connection: by which port it sends, and how it follows the routes of its host.
+ * The path of a connection: whether it may use raw packets, and how it follows the routes of its
+ * host.
  *
  * A connection has a data socket, raw packets, or both. Its route may forbid raw packets, lead to
- * another interface or change the MAC of the next hop. The functions here decide by which port
- * the connection goes on, or whether it has to end. They show the engine a new path by the calls of
- * the host. For a connection that has to end, they return the actions of the state machine, which
- * usiw_cm_end.c carries out.
+ * another interface or change the MAC of the next hop. The functions here decide whether the
+ * connection may use raw packets, and whether it has to end. They show the engine a new path by the
+ * calls of the host, and the process of the engine chooses the port. For a connection that has to
+ * end, they return the actions of the state machine, which usiw_cm_end.c carries out.
  */
 #ifndef USIW_CM_PATH_H
 #define USIW_CM_PATH_H
@@ -33,13 +34,13 @@ int usiw_cm_not_packet_errno(__u32 not_packet);
 /* ---- The record that gives a connection to the engine ---- */
 
 /*
- * Fills the record that gives a connection to the engine with the parameters that were agreed. The
- * caller adds MACs, hop limit, TOS, data_fd and the flags of the path.
+ * Fills in @info, by which the engine gets a connection, from the parameters that both ends have
+ * agreed on. The caller adds what depends on the path: MACs, hop limit, TOS, data_fd and flags.
  */
 void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c,
 		       const struct usiw_cm_tuple *tuple);
 
-/* ---- For usiw_cm_end.c: each returns the actions that are due, USIW_CM_A_* ---- */
+/* ---- For usiw_cm_end.c: a __u32 that is returned is the actions that are due, USIW_CM_A_* ---- */
 
 /* Carries out INSTALL: gives the connection to the engine, or waits for the MAC of the next hop. */
 __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us);

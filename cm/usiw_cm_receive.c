@@ -3,10 +3,11 @@
  * Handles the input of the state machine from the network, in each state: handshake datagrams, DATA
  * and ICMP. docs/protocol.md has the table of states and datagrams.
  *
- * Anybody can send a datagram from a false address. So a datagram opens or ends a connection only
- * if it carries an ISN of this end, which only its peer has received. An ICMP message counts
- * only while the connection waits for an answer to its REQ. An end in LINGER serves nobody but its
- * peer, so it makes way for any new REQ.
+ * Anybody can send a datagram from a false address. So a datagram establishes or ends a connection
+ * only if its sender has received from this end. A handshake datagram then carries the ISN of this
+ * end, a REQ the complement of this ISN, and DATA an ACK PSN close to it. An ICMP message counts
+ * only while the connection waits for an answer to its REQ. A responder in LINGER serves nobody but
+ * its peer, so it gives way to any new REQ.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -25,7 +26,10 @@ static int both_match(const struct usiw_cm_conn *c, const struct usiw_cm_packet 
 	return c->peer_known && pkt->psn == c->peer_isn && pkt->ack_psn == c->local_isn;
 }
 
-/* Takes the final parameters from an ACCEPT. Returns false if they exceed what this end offered. */
+/*
+ * Takes the final parameters from an ACCEPT. Returns false if they exceed what this end offered, or
+ * if the MTU is below USIW_MIN_MTU.
+ */
 static int agree(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
 	if ((pkt->features & ~c->features) || pkt->ord > c->ird || pkt->mtu < USIW_MIN_MTU)
@@ -42,7 +46,8 @@ static int agree(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 }
 
 /*
- * True if both ends have sent a REQ for the same 4-tuple, and the attempt of the other end goes on.
+ * True if both ends have sent a REQ for the same 4-tuple, and the attempt of the other end goes on,
+ * because it has the smaller ISN.
  */
 static int yields_to(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
@@ -79,8 +84,8 @@ static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pk
 	if (c->initiator || pkt->psn != c->peer_isn) {
 		/*
 		 * The REQ asks for another connection on the same 4-tuple. The peer may have
-		 * forgotten the present connection. A keepalive probe shows that, because the
-		 * peer's host then answers the probe by a RESET.
+		 * forgotten the present connection. A keepalive probe finds out: a host without a
+		 * connection of the 4-tuple answers the probe by a RESET.
 		 */
 		if (c->state == USIW_CM_LINGER && !c->initiator)
 			return usiw_cm_die(c);
@@ -124,8 +129,8 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 	if (c->pending)
 		return 0;
 	/*
-	 * Answer the first PENDING by a REQ with its PSN at once, because proven REQs get slots
-	 * first.
+	 * Answer the first PENDING at once by a REQ that repeats the PSN of the PENDING. Such a REQ
+	 * is proven, and proven REQs get slots first.
 	 */
 	c->pending = 1;
 	return pkt->psn ? usiw_cm_transmit(c, USIW_TRP_REQ, 0) : 0;
@@ -215,14 +220,15 @@ static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet 
 		return nobody_listens(c, now_us);
 	if (pkt->reason == USIW_REJECT_USER)
 		usiw_cm_set_peer_private_data(c, pkt);
-	/* No datagram of this connection can follow a REJECT, so this end need not linger. */
+	/* After a REJECT the peer needs no answer from this end, so this end does not linger. */
 	return end_at_once(c, reject_status(pkt->reason), now_us);
 }
 
 /*
- * Handles a RESET, which ends the connection if it carries both ISNs. This end answers it by a
- * RESET, so that the peer stops repeating. The number of answers is limited, because two ends that
- * answer each other would go on for as long as they linger.
+ * Handles a RESET, which ends the connection if it carries both ISNs. In REQ_SENT the ISN of this
+ * end is enough if the peer's is not known. This end answers the RESET by a RESET, so that the peer
+ * stops repeating. The number of answers is limited, because two ends that answer each other would
+ * go on for as long as they linger.
  */
 static __u32 receive_reset(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
@@ -251,7 +257,7 @@ static __u32 receive_reset(struct usiw_cm_conn *c, const struct usiw_cm_packet *
 		return actions | usiw_cm_transmit(c, USIW_TRP_RESET, 0);
 	case USIW_CM_LINGER:
 		if (c->repeat_us) {
-			/* The RESET answers this end's RESET: stop repeating, do not answer. */
+			/* The RESET counts as the answer to this end's RESET: stop repeating. */
 			c->tries = USIW_CM_RESET_TRIES;
 			usiw_cm_set_timer(c, 0, c->expire_us);
 			return 0;
@@ -291,8 +297,8 @@ __u32 usiw_cm_data_seen(struct usiw_cm_conn *c)
 }
 
 /*
- * ICMP counts only as an answer to a REQ. If it counted later, anybody could end a connection by
- * it.
+ * ICMP counts only as an answer to a REQ. If it counted later, one message of a router or a
+ * firewall could end a connection that works.
  */
 __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_answer answer, __u64 now_us)
 {

@@ -31,8 +31,8 @@ struct usiw_cm_records {
 
 /*
  * Queues a record of @type. ABORT replaces all other unread records, because they are out of date.
- * If it replaces CONNECT, the provider does not know the connection. It flushes the QP
- * nevertheless, because the QP is in ERR.
+ * If it replaces CONNECT, the provider does not know the connection. The provider still flushes the
+ * QP, because the kernel reports the QP to be in ERR.
  */
 void usiw_cm_records_push(struct usiw_cm_records *r, __u32 type, const struct usiw_conn_info *info);
 

@@ -2,7 +2,7 @@
 /*
  * Implements the transitions of usiw_cm_transition.h.
  *
- * The state alone decides how a connection can end and what its user is owed then:
+ * The role and the state of this end decide what its user is owed when the connection ends:
  *
  *   initiator, REQ_SENT and INSTALLING    a REPLY with an error
  *   responder, REQ_RCVD                   nothing: iw_cm knows no CLOSE before accept
@@ -10,8 +10,8 @@
  *                                         to report a failure after accept
  *   ESTABLISHED, CLOSING                  CLOSE, with or without DISCONNECT
  *
- * So every end of a connection that has begun goes through usiw_cm_finish(). It returns these
- * events and enters LINGER.
+ * So a connection in one of these states ends by usiw_cm_finish(), which returns these events and
+ * enters LINGER. Only usiw_cm_forget() drops a connection without it.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>

@@ -22,8 +22,8 @@ static inline __u16 usiw_cm_at_most(__u16 value, __u16 limit)
 /* ---- Timers and datagrams ---------------------------------------------- */
 
 /*
- * Returns the time that @tries transmissions and the wait after each take, us. Each wait is twice
- * the one before.
+ * Returns the sum of the waits after @tries transmissions, us. Each wait is twice the wait before
+ * it.
  */
 __u64 usiw_cm_total_wait(unsigned int tries);
 
@@ -44,7 +44,7 @@ void usiw_cm_set_peer_private_data(struct usiw_cm_conn *c, const struct usiw_cm_
 
 /* ---- Into a connection ------------------------------------------------- */
 
-/* Enters @state, in which @opcode is sent @tries times, with back-off. Then the state expires. */
+/* Enters @state, in which @opcode is sent up to @tries times with back-off. Then it expires. */
 __u32 usiw_cm_transmit_repeatedly(struct usiw_cm_conn *c, __u8 state, __u8 opcode,
 				  unsigned int tries, __u64 now_us);
 

@@ -12,7 +12,7 @@
 
 #include "../uapi/usiw_wire.h"
 
-/* All times are unsigned 64-bit microseconds of any monotonic clock. 0 means "no time". */
+/* A point in time is an unsigned 64-bit number of us of any monotonic clock; 0: no time. */
 
 /* States of a connection. usiw_cm_is_installed() and usiw_cm_is_over() rely on the order. */
 enum usiw_cm_state {
@@ -30,12 +30,12 @@ enum usiw_cm_state {
 /*
  * Actions, as a mask. The caller carries them out from the lowest bit to the highest. The event
  * actions (A_EV_*) notify the upper connection manager (iw_cm):
- * - An initiator gets exactly one REPLY.
+ * - An initiator gets exactly one REPLY after usiw_cm_connect(), and none before.
  * - A responder gets ESTABLISHED at most once.
  * - CLOSE comes exactly once after a REPLY with status 0 or after ESTABLISHED, else never.
  * - DISCONNECT comes at most once, and only before CLOSE.
  */
-#define USIW_CM_A_INSTALL	0x0001	/* give the connection to the engine, which reports READY */
+#define USIW_CM_A_INSTALL	0x0001	/* give it to the engine, which reports READY or REFUSED */
 #define USIW_CM_A_DRAIN		0x0002	/* engine: drain, send SHUTDOWN, then report CLOSED */
 #define USIW_CM_A_ABORT		0x0004	/* engine: the connection is gone (conn->abort_reason) */
 #define USIW_CM_A_PROBE		0x0008	/* engine: send a keepalive probe */
@@ -51,11 +51,11 @@ enum usiw_cm_state {
 #define USIW_CM_A_EV_DISCONNECT	0x0100	/* conn->status: 0 or -ECONNRESET, -ETIMEDOUT ... */
 #define USIW_CM_A_EV_CLOSE	0x0200
 /*
- * Drop the references of iw_cm, the QP and the engine to the connection. The object may stay in
- * LINGER for the peer.
+ * Give the user the notices that it is still owed, then release the user and the QP. The object may
+ * stay in LINGER for the peer.
  */
 #define USIW_CM_A_RELEASE	0x0400
-#define USIW_CM_A_DEAD		0x0800	/* remove it from all tables; drop the last reference */
+#define USIW_CM_A_DEAD		0x0800	/* remove it from the table of connections */
 
 /* The latest answer to an initiator's REQ, from which usiw_cm_hint() makes a line for people. */
 enum usiw_cm_answer {
@@ -71,35 +71,36 @@ enum usiw_cm_answer {
 };
 
 /*
- * Times between transmissions, us, and numbers of transmissions. A datagram that is repeated is
- * sent again after RETRY_FIRST_US, and each further wait is twice the wait before it.
+ * Times, us, and numbers of transmissions. Unless noted otherwise below, a datagram is first
+ * repeated after RETRY_FIRST_US, and each further wait is twice the wait before it.
  */
 #define USIW_CM_RETRY_FIRST_US		100000u
 /*
- * An answer "nobody listens" ends an attempt only if it arrives this time after connect, because a
- * server may be starting, or may be opening its next listener. Until then the initiator repeats REQ
- * every NO_LISTENER_REPEAT_US.
+ * An answer "nobody listens" ends an attempt only if it arrives at least this time after connect,
+ * because a server may be starting, or may be opening its next listener. Until then the initiator
+ * repeats REQ NO_LISTENER_REPEAT_US after each such answer.
  */
 #define USIW_CM_NO_LISTENER_GRACE_US		1000000u
 #define USIW_CM_NO_LISTENER_REPEAT_US	50000u
 #define USIW_CM_REQ_TRIES		6	/* 0.1+0.2+0.4+0.8+1.6+3.2 s, then -ETIMEDOUT */
 #define USIW_CM_ACCEPT_TRIES		7	/* 12.7 s: more than the initiator's INSTALL_US */
-#define USIW_CM_PENDING_US		30000000u	/* initiator: after its latest PENDING */
+#define USIW_CM_PENDING_US		30000000u	/* initiator: limit after a PENDING */
 #define USIW_CM_PENDING_REPEAT_US	1000000u	/* between two REQs after a PENDING */
-#define USIW_CM_REQ_LIMIT_US		100000000u	/* initiator: whole attempt */
+#define USIW_CM_REQ_LIMIT_US		100000000u	/* initiator: limit for all of REQ_SENT */
 #define USIW_CM_REQ_RCVD_US		60000000u	/* limit for the user to accept or reject */
 #define USIW_CM_INSTALL_US		10000000u	/* limit for the engine to report READY */
 #define USIW_CM_CLOSING_US		10000000u	/* limit for the engine to drain */
 #define USIW_CM_LINGER_US		2000000u	/* time in LINGER */
-#define USIW_CM_RESET_TRIES		3	/* RESETs of an end in LINGER */
+#define USIW_CM_RESET_TRIES		3	/* RESETs by timer, or in answer to RESETs */
 
 /**
  * struct usiw_cm_conn - one connection; usiw_cm_init_active() or _passive() sets all of it
  * @state:	enum usiw_cm_state
  * @initiator:	true at the end that sent the REQ
  * @local_isn:	first PSN that this end sends
- * @peer_isn:	first PSN that the peer sends, if @peer_known
- * @ird: @ord:	READ depths of this end: requested until the peer's are known, then final
+ * @peer_isn:	first PSN that the peer sends, if @peer_known. In REQ_SENT: PSN of a PENDING
+ * @ird: @ord:	READ depths of this end. Initiator: as requested, final after ACCEPT. Responder: 0
+ *		until accept, then final
  * @peer_ird: @peer_ord: READ depths that the peer sent, lowered to the limits of this device
  * @mtu:	IP MTU, bytes: that of this end until the peer's is known, then the smaller of both
  * @linger:	LINGER: opcode of the answer to late datagrams; 0: no answer
@@ -115,7 +116,7 @@ enum usiw_cm_answer {
  * @status:	0 or -errno, of the notices EV_REPLY and EV_DISCONNECT
  * @abort_reason: enum usiw_abort_reason, for the ABORT record
  * @reject_reason: enum usiw_reject_reason that this end sends or has received
- * @tries:	transmissions so far of the datagram that is being repeated
+ * @tries:	transmissions that count for the back-off and the limit of the repeated datagram
  * @deadline_us: call usiw_cm_timer() at this time; 0: no timer
  * @expire_us:	time at which the present state expires; 0: never
  * @repeat_us:	time of the next repetition of a datagram; 0: none
@@ -170,7 +171,7 @@ static inline int usiw_cm_is_installed(const struct usiw_cm_conn *c)
 	return c->state >= USIW_CM_INSTALLING && c->state <= USIW_CM_CLOSING;
 }
 
-/* True if RELEASE or DEAD was returned. From then on the connection serves only its peer. */
+/* True if RELEASE or DEAD was returned. In LINGER the connection still answers its peer. */
 static inline int usiw_cm_is_over(const struct usiw_cm_conn *c)
 {
 	return c->state >= USIW_CM_LINGER;
@@ -188,18 +189,21 @@ struct usiw_cm_tuple {
 	__u32	scope;
 };
 
-/* A handshake datagram, decoded. Its lengths, version and flags were checked. */
+/*
+ * A handshake datagram, decoded. If usiw_cm_decode() returned 0, its lengths and flags are right,
+ * and so is the version of a REQ or an ACCEPT.
+ */
 struct usiw_cm_packet {
 	__u8	opcode;			/* REQ, ACCEPT, REJECT, CONFIRM or RESET */
-	__u8	version;		/* REQ, ACCEPT, REJECT */
+	__u8	version;		/* REQ, REJECT, ACCEPT without PENDING */
 	__u8	reason;			/* REJECT */
 	__u16	flags;
 	__u32	psn;
 	__u32	ack_psn;
-	__u16	ird, ord, mtu, window;	/* REQ, ACCEPT */
+	__u16	ird, ord, mtu, window;	/* REQ, ACCEPT without PENDING */
 	__u32	features;
 	__u16	pd_len;
-	const __u8 *pd;			/* points into the datagram */
+	const __u8 *pd;			/* points into the datagram; NULL: none */
 };
 
 #endif /* USIW_CM_TYPES_H */

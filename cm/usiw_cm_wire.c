@@ -27,8 +27,8 @@
 /* ---- Decode ------------------------------------------------------------ */
 
 /*
- * Sets the private data of @pkt, which begins at offset @at. Returns -EINVAL unless it ends with
- * the datagram.
+ * Sets the private data of @pkt, which begins at offset @at. Returns -EINVAL if the private data is
+ * too long, or does not end with the datagram.
  */
 static int take_private_data(struct usiw_cm_packet *pkt, const __u8 *p, __u32 len, __u32 at,
 			     __u16 pd_len)
@@ -147,8 +147,8 @@ __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf)
 {
 	__u8 *p = buf;
 	/*
-	 * A REQ that follows a PENDING has the peer's ISN as its ACK PSN, so the REQ is proven (see
-	 * usiw_cm_admission.h).
+	 * A REQ that follows a PENDING has the PSN of the PENDING as its ACK PSN, so the REQ is
+	 * proven (see usiw_cm_admission.h).
 	 */
 	__u32 len = put_header(p, c->local_isn, c->peer_known ? c->peer_isn : 0, c->tx_opcode,
 			       c->tx_flags);

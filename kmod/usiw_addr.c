@@ -19,13 +19,13 @@ static bool usiw_netdev_is_vlan_on(const struct net_device *vlan, const struct n
 
 /*
  * Returns true if the netdevs are twins: rdma_cm confuses them when it looks for the device of an
- * address. Before 6.4 rdma_cm compares MACs. A VLAN has the MAC of the netdev below it, and a bond
- * or a bridge has the MAC of one of its ports. Since 6.4 rdma_cm compares netdevs, but still takes
- * a VLAN for the netdev below it.
+ * address. Before 6.4 rdma_cm compares MACs. By default a VLAN has the MAC of the netdev below it,
+ * and a bond or a bridge has the MAC of one of its ports. Since 6.4 rdma_cm compares netdevs, but
+ * still takes a VLAN for the netdev below it.
  *
- * rdma_cm uses the first device that it finds, so the module cannot choose. A connection from the
- * address of a twin uses data sockets, because its route leaves by another netdev than the
- * device's.
+ * rdma_cm uses the first device that it finds, so the module cannot choose. The route of a
+ * connection from the address of a twin usually leaves by the twin. Then the connection uses a data
+ * socket, because its raw packets would leave by the device's own netdev.
  */
 static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_device *b)
 {
@@ -151,8 +151,8 @@ int usiw_addr_from_sockaddr(struct in6_addr *addr, __be16 *port,
 }
 
 /*
- * Returns the interface that @sa names for a link-local address; 0 for any other address, or if it
- * names none.
+ * Returns the interface that @sa names for a link-local address; 0 for any other address, or if @sa
+ * names no interface.
  */
 u32 usiw_addr_scope(const struct sockaddr_storage *sa)
 {

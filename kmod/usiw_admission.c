@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The module's host code for cm/usiw_cm_admission.c, which decides on REQs that have no connection
- * yet. Each UDP port has one struct usiw_cm_admission, and only the port's worker takes REQs from
- * it.
+ * yet. Each UDP port has one struct usiw_cm_admission, and only the port's worker gives REQs to it
+ * and gets due REQs from it.
  *
  * The admission and its lock are members of struct usiw_sock, so users of different ports never
  * contend for the lock. Code that takes the lock has to make sure that the struct usiw_sock stays
@@ -44,9 +44,9 @@ static void usiw_admission_free(struct usiw_cm_req *chain)
  * By default the kernel charges memory to the cgroup of the current process. But REQs of peers
  * arrive in softirq and become connections in a worker, which belong to no process. So a listener
  * and a port remember the cgroup of the process that made them, and that cgroup is charged for
- * memory that peers occupy. The port's cgroup is charged for datagrams that wait for the worker.
- * The listener's cgroup is charged for REQs that wait for a slot, and for connections that are not
- * accepted yet.
+ * memory that peers occupy. The port's cgroup is charged for datagrams that wait for the worker,
+ * and for REQs that arrive while nobody listens. The listener's cgroup is charged for REQs that
+ * wait for a slot, and for the connections that REQs become.
  *
  * A cgroup may be removed while the module has a reference to it. The kernel then charges its
  * parent.
@@ -83,7 +83,11 @@ void usiw_listener_put(struct usiw_listener *listener)
 	kref_put(&listener->kref, usiw_listener_release);
 }
 
-/* Returns true if one REQ to a device could reach both listeners. */
+/*
+ * Returns true if both listeners are on one device, have a family in common, and have equal
+ * addresses on the same link, or one of them is a wildcard listener. A listener that names no link
+ * does not conflict with one that names a link.
+ */
 static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct usiw_listener *b)
 {
 	return a->dev == b->dev && a->families & b->families &&
@@ -96,9 +100,11 @@ static bool usiw_listeners_conflict(const struct usiw_listener *a, const struct 
  * A user may listen at very many addresses of one port: a device on lo has all of 127/8. That must
  * not make the REQs and listen calls of other users expensive. A REQ or a listen call examines only
  * the wildcard listeners and the listeners at its own address. There are at most two wildcard
- * listeners per device. At an address there is one listener per device, or one per link if the
- * address is link-local. A search tree finds these. Its depth grows with the logarithm of the
- * number of listeners, and no choice of addresses makes it deeper.
+ * listeners per device. At an address there is one listener per device. At a link-local address
+ * there is one per link, and one that names no link. A search tree by address finds these. For a
+ * wildcard listen call, a tree by device shows whether the device has another listener. The depth
+ * of the trees grows with the logarithm of the number of listeners, and no choice of addresses
+ * makes them deeper.
  */
 
 static const struct usiw_listener *usiw_listener_by_addr(const struct rb_node *node)
@@ -359,10 +365,10 @@ static struct usiw_rx *usiw_admission_entry(const struct usiw_listener *listener
 }
 
 /*
- * Has the admission decide about *@rx, a REQ that @req decodes, and stores the decision in *@v. If
- * the admission keeps *@rx itself, sets *@rx to NULL; otherwise the caller still owns it. If a
- * PENDING is due, writes it to @answer. Returns the length of the PENDING, or 0. Stores the
- * listener with a reference in *@listener, or NULL.
+ * Has the admission decide about the REQ in *@rx, and stores the decision in *@v. @req is the
+ * decoded REQ. If the admission keeps *@rx itself, sets *@rx to NULL; otherwise the caller still
+ * owns *@rx. If a PENDING is due, writes it to @answer. Returns the length of the PENDING, or 0.
+ * Stores the listener with a reference in *@listener, or NULL.
  */
 u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_listener **listener,
 			   struct usiw_sock *us, struct usiw_rx **rx,
@@ -379,10 +385,10 @@ u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_list
 	if (entry)
 		usiw_cm_admission_request(v, &us->admission, l ? &l->places : NULL, &entry->req,
 					  req, usiw_now_us());
-	/* A listener that leaves may free the entry from here on. */
 	if (v->pending)
 		len = usiw_cm_build_pending(req, v->isn, answer);
 	spin_unlock(&us->admission_lock);
+	/* From here on a listener that leaves may free an entry that the admission has kept. */
 	usiw_admission_free(v->out);
 	if (v->kind != USIW_CM_ADM_KEPT && entry != *rx)
 		kfree(entry);
@@ -392,7 +398,10 @@ u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_list
 	return len;
 }
 
-/* Removes and frees the waiting REQ of @tuple, because its peer has sent @reset. */
+/*
+ * Removes and frees the waiting REQ of @tuple if @reset carries the ISNs of the REQ and of its
+ * PENDING, because its peer has then given up.
+ */
 void usiw_admission_withdraw(struct usiw_sock *us, const struct usiw_tuple *tuple,
 			     const struct usiw_cm_packet *reset)
 {

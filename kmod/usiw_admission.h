@@ -20,7 +20,8 @@ struct usiw_tuple;
 struct usiw_user;
 
 /**
- * struct usiw_rx - copy of a received handshake datagram, or of a stray one that needs an answer
+ * struct usiw_rx - copy of a received datagram for the port's worker: a handshake, a stray one, or
+ *	one that no usiw sends
  * @node:	entry in usiw_sock.rxq
  * @req:	4-tuple of the datagram. If the datagram is a REQ, also its entry in the admission
  * @ifindex:	interface that received the datagram
@@ -53,16 +54,16 @@ static inline const struct usiw_tuple *usiw_rx_ends(const struct usiw_rx *rx)
  * @dev_node:	entry in @us->by_dev if @any is not set
  * @sender:	attributes for route look-ups, and for answers that have no connection
  * @user:	user who listens, with a reference
- * @memcg:	memory cgroup that REQs and unaccepted connections are charged to, with a reference;
- *		NULL: they are charged to no cgroup
+ * @memcg:	memory cgroup that waiting REQs and connections of the listener are charged to, with
+ *		a reference; NULL: they are charged to no cgroup
  * @families:	families of which the listener uses the socket of @us: bit 1 IPv4, bit 0 IPv6
  * @addr:	local address
  * @scope:	interface of @addr if that is link-local and the user has named one, else 0
  * @any:	@addr is a wildcard
- * @places:	backlog, as the admission keeps it; @places.admission is NULL once the listener has
- *		left. @us->admission_lock guards this field, even after the listener has left. Then
- *		only a connection of the port or its worker returns a slot, and both keep the struct
- *		usiw_sock with its lock in memory
+ * @places:	backlog, as the admission keeps it; @places.admission is NULL before the listener
+ *		joins, and once it has left. The admission_lock of the port guards this field, even
+ *		after the listener has left. Then only a connection or the worker of the port
+ *		returns a slot, and both keep the struct usiw_sock with its lock in memory
  */
 struct usiw_listener {
 	struct kref kref;

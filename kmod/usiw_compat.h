@@ -65,8 +65,8 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 }
 
 /*
- * True if @inode belongs to a file that anon_inode_getfile() made. Since 6.16 such an inode looks
- * like that of a regular file of 0 bytes.
+ * True if @inode belongs to a file that anon_inode_getfile() made, and looks like that of a regular
+ * file of 0 bytes, as such inodes do since 6.16.
  */
 #ifdef IS_ANON_FILE
 #define usiw_anon_inode(inode)	IS_ANON_FILE(inode)

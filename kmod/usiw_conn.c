@@ -18,7 +18,7 @@
 #define USIW_CONN_HASH_BITS	12
 
 static DEFINE_HASHTABLE(usiw_conns, USIW_CONN_HASH_BITS);
-static DEFINE_SPINLOCK(usiw_conns_lock);	/* taken to change the table, with bottom halves off */
+static DEFINE_SPINLOCK(usiw_conns_lock);	/* held to change the table, bottom halves off */
 
 /* Connections by id, from usiw_conn_register() to usiw_conn_unregister(). */
 static DEFINE_XARRAY_FLAGS(usiw_conn_ids, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
@@ -52,8 +52,9 @@ void usiw_conn_put(struct usiw_conn *conn)
 }
 
 /*
- * Gives the connection its id, and adds it to its device, which gets a reference. Returns 0,
- * -ENOMEM, or -ENODEV if the device is going. @flags: GFP flags for the memory of the id.
+ * Gives the connection its id and a reference to its device, and adds it to the list of the device.
+ * Returns 0, -ENOMEM, -EBUSY if no id is left, or -ENODEV if the device is going. @flags: GFP flags
+ * for the memory of the id.
  */
 int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 {
@@ -83,8 +84,8 @@ int usiw_conn_register(struct usiw_conn *conn, gfp_t flags)
 }
 
 /*
- * Removes the connection from its device and drops the reference. The device may be freed
- * afterwards.
+ * Removes the connection from the list of its device, and drops its id and its reference to the
+ * device. The device may be freed afterwards.
  */
 void usiw_conn_unregister(struct usiw_conn *conn)
 {
@@ -141,8 +142,8 @@ struct usiw_conn *usiw_conn_by_id(u32 id)
 }
 
 /*
- * Returns the ports of the peer as bits USIW_CM_*; 0 if the peer is not on this host. The peer's
- * ports are set when its QP is attached, before it sends a REQ or an ACCEPT.
+ * Returns the ports of the peer as bits USIW_CM_*; 0 if the peer is not in this netns or has no QP
+ * yet. The peer's ports are set when its QP is attached, before the peer sends a REQ or an ACCEPT.
  */
 u8 usiw_conn_peer_ports(const struct usiw_conn *conn)
 {
@@ -167,8 +168,8 @@ u8 usiw_conn_peer_ports(const struct usiw_conn *conn)
 /*
  * Adds the connection to the table, which gets a reference. Returns 0, or -EADDRINUSE if the
  * 4-tuple is in the table, -ENODEV if the device is going, and -EADDRNOTAVAIL if the device no
- * longer serves the local address. Only connections in the table are notified of removed addresses,
- * so this call checks the address.
+ * longer serves the local address. A removed address ends only connections in the table, so this
+ * call checks the address.
  */
 int usiw_conn_insert(struct usiw_conn *conn)
 {
@@ -259,9 +260,9 @@ void usiw_conn_welcome_device(struct usiw_device *dev)
 }
 
 /*
- * Forbids new connections on the device, and ends all that exist. Users who wait for an answer get
- * one. Once QPs, contexts and cm_ids are gone as well, only the table and queued work have
- * references to connections. These two drop their references by themselves.
+ * Forbids new connections on the device, and has conn->work end all that exist. Users who wait for
+ * an answer get one. Once QPs, contexts and cm_ids are gone as well, only the table and queued work
+ * have references to connections. These two drop their references by themselves.
  */
 void usiw_conn_flush_device(struct usiw_device *dev)
 {

@@ -38,12 +38,12 @@ enum {
 	USIW_CONN_FLUSH,		/* the device is going, so the connection must not linger */
 };
 
-/* Values of usiw_conn.table. A datagram finds a connection only while it is HASHED. */
+/* Values of usiw_conn.table. A datagram finds only connections that are HASHED. */
 enum usiw_conn_table {
 	USIW_CONN_NEW,
 	USIW_CONN_HASHED,
 	USIW_CONN_UNHASHED,
-	USIW_CONN_BARRED,		/* device is going: the connection may not enter the table */
+	USIW_CONN_BARRED,		/* device going: the connection may not enter the table */
 };
 
 /**
@@ -81,10 +81,10 @@ enum usiw_conn_table {
  * @sender:	attributes for route look-ups
  * @waits_confirm: the connection is counted in @sock->confirm_waiters; read in softirq
  * @nexthop_bucket: hash bucket of the next hop's address; -1 if there is none
- * @pass:	number of the device's last pass over its connections that included this one. The
- *		device's conn_lock guards this field
- * @icmp_answer: enum usiw_cm_answer: what the last ICMP about the REQ means
- * @icmp_next:	time, in jiffies, before which ICMP about the path MTU is ignored
+ * @pass:	number of the device's last pass over its connections that has kicked this one, or
+ *		in which this one was registered. The device's conn_lock guards this field
+ * @icmp_answer: enum usiw_cm_answer: meaning of the last ICMP message about the REQ
+ * @icmp_next:	time, in jiffies, before which ICMP about the path MTU causes no route look-up
  * @ev_node:	entry in the list of @events. The lock of @events guards this field and the next one
  *		once the engine knows the connection
  * @records:	unread records

@@ -5,9 +5,10 @@
  * each receiver is notified in the order of events.
  *
  * In some of its states iw_cm hits a BUG_ON() if it gets an event that it does not expect. So cm/
- * asks cm/usiw_cm_notify.c before each upcall whether iw_cm may get the event. iw_cm handles the
- * events of a cm_id in order, so an earlier event has taken effect by then. iw_connect and
- * iw_accept open the ledger once they cannot fail any more, before they release conn->lock.
+ * asks cm/usiw_cm_notify.c before each upcall about a cm_id of a connection whether iw_cm may get
+ * the event. iw_cm handles the events of a cm_id in order, so an earlier event has taken effect by
+ * then. iw_connect and iw_accept open the ledger once they cannot fail any more, before they
+ * release conn->lock.
  *
  * One case remains, as with any iWARP driver: a user rejects a cm_id after ESTABLISHED was sent and
  * before iw_cm has handled it. iw_cm then hits BUG_ON(state != IW_CM_STATE_CONN_RECV).
@@ -76,8 +77,8 @@ static void usiw_conn_fill_depths(struct usiw_conn *conn, struct iw_cm_event *ev
 }
 
 /*
- * Notifies iw_cm of a REQ. Returns 0, or -ENOMEM if iw_cm's own backlog is full. In that case the
- * application is not notified.
+ * Notifies iw_cm of a REQ. Returns 0, or -ENOMEM if iw_cm's own backlog is full or iw_cm has no
+ * memory for the private data. In both cases the application is not notified.
  */
 int usiw_conn_notify_request(struct usiw_conn *conn)
 {
@@ -319,7 +320,7 @@ static void usiw_conn_forget(struct usiw_cm_end *end)
 
 /*
  * Returns the connection's slot to its listener and drops the listener. Also drops the connection
- * from its user's orphans. The caller holds conn->lock or the last reference.
+ * from its user's orphans. The caller holds conn->lock, or has dropped the last reference.
  */
 void usiw_conn_leave_backlog(struct usiw_cm_end *end)
 {

@@ -81,7 +81,7 @@ struct usiw_cm_verdict {
  * @now_us:	time
  * @buf:	at least USIW_CM_MAX_DATAGRAM bytes, for an answer
  *
- * The answer is not longer than the datagram, except a REJECT to a REQ of another wire version.
+ * An ANSWER is not longer than the datagram, except a REJECT to a REQ of another wire version.
  * That REJECT may be 3 bytes longer.
  */
 void usiw_cm_input(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data, __u32 len,

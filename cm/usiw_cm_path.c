@@ -2,8 +2,8 @@
 /*
  * The path of a connection: how it begins, and how it follows the routes of its host.
  *
- * The engine may send Ethernet frames of its own, as raw packets. The kernel does not see these, so
- * the work that it does for a socket has to be done here: find the interface and the MAC of the
+ * The engine may send Ethernet frames of its own, as raw packets. They bypass IP in the kernel, so
+ * the work that IP does for a socket has to be done here: find the interface and the MAC of the
  * next hop, notice changes of the route, and stop the frames when they would bypass IPsec or an
  * encapsulation. If raw packets cannot go on, a process that can change ports (USIW_CM_MOVES) uses
  * its data socket instead, because the kernel handles sockets by itself. Any other connection goes
@@ -48,7 +48,8 @@ int usiw_cm_not_packet_errno(__u32 not_packet)
 /*
  * Completes @route->reason, which the host has set by the network alone. Raw packets also require
  * that both ends can receive them. Two ends on one host must use the same kind of port, because IP
- * accepts no raw packet from an address of its own.
+ * accepts no raw packet from an address of its own. So if the peer there has raw packets only, this
+ * end gives up its data socket before the engine gets the connection.
  */
 static void judge(struct usiw_cm_end *end, struct usiw_cm_route *route)
 {

@@ -21,8 +21,8 @@ extern "C" {
 /* ---- For hosts ---- */
 
 /*
- * True if two ends on this host have no kind of port in common. @a, @b: their ports, USIW_CM_*. 0,
- * not known, counts as any port.
+ * True if two ends on this host have no kind of port in common. @a, @b: their ports, USIW_CM_*. If
+ * the ports of an end are not known (0), it counts as one that has any port.
  */
 int usiw_cm_ports_differ(__u8 a, __u8 b);
 /*
@@ -40,7 +40,7 @@ int usiw_cm_not_packet_errno(__u32 not_packet);
 void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c,
 		       const struct usiw_cm_tuple *tuple);
 
-/* ---- For usiw_cm_end.c: a __u32 that is returned is the actions that are due, USIW_CM_A_* ---- */
+/* ---- For usiw_cm_end.c. A returned __u32 is a mask of the actions that are due ---- */
 
 /* Carries out INSTALL: gives the connection to the engine, or waits for the MAC of the next hop. */
 __u32 usiw_cm_path_install(struct usiw_cm_end *end, __u64 now_us);

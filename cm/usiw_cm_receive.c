@@ -47,7 +47,7 @@ static int agree(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 
 /*
  * True if both ends have sent a REQ for the same 4-tuple, and the attempt of the other end goes on,
- * because it has the smaller ISN.
+ * because the ISN of that end is smaller.
  */
 static int yields_to(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {

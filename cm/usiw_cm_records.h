@@ -7,8 +7,8 @@
  * record of each type, and all of them show the newest struct usiw_conn_info. The process reads
  * them in a fixed order, whatever the order in which they were queued.
  *
- * The host guards a struct usiw_cm_records by the lock of its event stream, not by the lock of the
- * connection: a reader must not wait for a connection that is busy.
+ * The host serialises the calls on a struct usiw_cm_records. The module uses the lock of the event
+ * stream, not the lock of the connection: a reader must not wait for a connection that is busy.
  */
 #ifndef USIW_CM_RECORDS_H
 #define USIW_CM_RECORDS_H

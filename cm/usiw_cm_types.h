@@ -12,7 +12,7 @@
 
 #include "../uapi/usiw_wire.h"
 
-/* A point in time is an unsigned 64-bit number of us of any monotonic clock; 0: no time. */
+/* Points in time are unsigned 64-bit values of any monotonic clock, in us. 0 means "no time". */
 
 /* States of a connection. usiw_cm_is_installed() and usiw_cm_is_over() rely on the order. */
 enum usiw_cm_state {
@@ -63,7 +63,7 @@ enum usiw_cm_answer {
 	USIW_CM_ANSWER_PENDING,
 	USIW_CM_ANSWER_REJECT,		/* with conn->reject_reason */
 	USIW_CM_ANSWER_VERSION,		/* by a usiw of wire version conn->peer_version */
-	USIW_CM_ANSWER_NO_PORT,		/* ICMP: nobody has the port */
+	USIW_CM_ANSWER_NO_PORT,		/* ICMP: port unreachable */
 	USIW_CM_ANSWER_PROHIBITED,	/* ICMP: a firewall */
 	USIW_CM_ANSWER_NO_HOST,		/* ICMP: no host has the address, or there is no route */
 	USIW_CM_ANSWER_OWN_FIREWALL,	/* the kernel refused to send the REQ (EPERM) */

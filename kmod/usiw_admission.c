@@ -45,8 +45,8 @@ static void usiw_admission_free(struct usiw_cm_req *chain)
  * arrive in softirq and become connections in a worker, which belong to no process. So a listener
  * and a port remember the cgroup of the process that made them, and that cgroup is charged for
  * memory that peers occupy. The port's cgroup is charged for datagrams that wait for the worker,
- * and for REQs that arrive while nobody listens. The listener's cgroup is charged for REQs that
- * wait for a slot, and for the connections that REQs become.
+ * and for REQs that arrive while nobody listens. The listener's cgroup is charged for other REQs
+ * that wait, and for the connections that REQs become.
  *
  * A cgroup may be removed while the module has a reference to it. The kernel then charges its
  * parent.

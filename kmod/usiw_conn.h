@@ -64,7 +64,7 @@ enum usiw_conn_table {
  * @qpn:	number of @qp, still valid after the connection has released @qp
  * @net:	network namespace of the device. Look-ups read it, even after the device is gone
  * @dev:	device, with a reference
- * @sock:	local UDP port, with a reference by family
+ * @sock:	local UDP port, with a reference that counts for the family of the addresses
  * @data_sk:	data socket of the process, with a reference until the connection ends. Written
  *		under @lock, read in softirq under RCU
  * @merging:	the connection is counted in @sock->mergers. @lock guards this field and the next

@@ -6,9 +6,9 @@
  *
  * In some of its states iw_cm hits a BUG_ON() if it gets an event that it does not expect. So cm/
  * asks cm/usiw_cm_notify.c before each upcall about a cm_id of a connection whether iw_cm may get
- * the event. iw_cm handles the events of a cm_id in order, so an earlier event has taken effect by
- * then. iw_connect and iw_accept open the ledger once they cannot fail any more, before they
- * release conn->lock.
+ * the event. iw_cm handles the events of a cm_id in order, so each takes effect before the next
+ * one. iw_connect and iw_accept permit notices once they cannot fail any more, before they release
+ * conn->lock.
  *
  * One case remains, as with any iWARP driver: a user rejects a cm_id after ESTABLISHED was sent and
  * before iw_cm has handled it. iw_cm then hits BUG_ON(state != IW_CM_STATE_CONN_RECV).
@@ -243,9 +243,9 @@ static int usiw_conn_route(struct usiw_cm_end *end, struct usiw_cm_route *route)
 }
 
 /*
- * Counts the connection in the bucket of its next hop, so that neighbour updates reach it. @route:
- * NULL if there is none. A next hop without a known MAC counts as well, because the connection
- * waits for its update.
+ * Counts the connection in the bucket of the next hop of @route, so that neighbour updates reach
+ * the connection. With NULL the connection counts in no bucket. A next hop without a known MAC
+ * counts as well, because the connection waits for the update of this next hop.
  */
 static void usiw_conn_follow(struct usiw_cm_end *end, const struct usiw_cm_route *route)
 {

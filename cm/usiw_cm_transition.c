@@ -11,7 +11,7 @@
  *   ESTABLISHED, CLOSING                  CLOSE, with or without DISCONNECT
  *
  * So a connection in one of these states ends by usiw_cm_finish(), which returns these events and
- * enters LINGER. Only usiw_cm_forget() drops a connection without it.
+ * enters LINGER. Only usiw_cm_forget() drops such a connection without it.
  */
 #ifdef __KERNEL__
 #include <linux/errno.h>

@@ -24,8 +24,8 @@ static bool usiw_netdev_is_vlan_on(const struct net_device *vlan, const struct n
  * still takes a VLAN for the netdev below it.
  *
  * rdma_cm uses the first device that it finds, so the module cannot choose. The route of a
- * connection from the address of a twin usually leaves by the twin. Then the connection uses a data
- * socket, because its raw packets would leave by the device's own netdev.
+ * connection from the address of a twin usually leaves by the twin. Then the connection needs a
+ * data socket, because its raw packets would leave by the device's own netdev.
  */
 static bool usiw_netdevs_are_twins(const struct net_device *a, const struct net_device *b)
 {

@@ -16,7 +16,7 @@
 namespace usiw::run {
 namespace {
 
-constexpr int kScripts = 4;  ///< longest chain in which each script is the interpreter of the one before
+constexpr int kScripts = 4;  ///< limit for files that are judged in a chain of scripts, each the interpreter of the one before
 
 bool gains_rights(const char* path, const struct stat& st) {
   if ((st.st_mode & S_ISUID) != 0 && st.st_uid != geteuid()) return true;

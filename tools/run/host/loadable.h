@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file loadable.h
 /// A check whether the dynamic linker would load a preloaded library into a program. usiw-run checks the program that
-/// it starts. The preloaded library checks each program that this program executes.
+/// it starts. The preloaded library checks each program that this program executes, unless the program has removed the
+/// library from LD_PRELOAD.
 #ifndef USIW_RUN_LOADABLE_H
 #define USIW_RUN_LOADABLE_H
 
@@ -12,9 +13,9 @@ namespace usiw::run {
 /// Whether the dynamic linker would load the library, and if not, why.
 enum class Loadable {
   kYes,
-  kUnknown,      ///< the file cannot be read; errno has the reason
+  kUnknown,      ///< the file cannot be opened (errno has the reason), or its path is too long
   kStatic,       ///< statically linked
-  kGainsRights,  ///< the dynamic linker ignores LD_PRELOAD
+  kGainsRights,  ///< set-user-ID, set-group-ID or with capabilities: the dynamic linker ignores LD_PRELOAD
   kForeign,      ///< made for another processor, or not a 64-bit program
   kNoProgram,    ///< neither an ELF program nor a script
 };

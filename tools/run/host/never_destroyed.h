@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file never_destroyed.h
-/// Global objects that exist before the first use and until the process has ended.
+/// Global objects that are made at their first use and are never destroyed.
 #ifndef USIW_RUN_NEVER_DESTROYED_H
 #define USIW_RUN_NEVER_DESTROYED_H
 

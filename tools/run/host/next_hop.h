@@ -25,13 +25,13 @@ struct NextHop {
 
 /// Sets interface and neighbour of @p out to those of packets from @p from, an address of this host, to @p to. Does not
 /// change the MAC. Returns 0, or -errno if raw packets cannot use the route:
-/// - -EHOSTUNREACH: the route is not a unicast route. If @p out.local is true, it leads to this host, where the kernel
-///   accepts no raw packets on lo.
+/// - -EHOSTUNREACH: the route is not a unicast route. If @p out.local is true, the route leads to this host by lo, on
+///   which the kernel accepts no raw packets.
 /// - -EPROTONOSUPPORT: the route encapsulates the packet.
 /// - Another -errno: the kernel has no route, or rtnetlink has failed.
 int route_of(const Endpoint& from, const Endpoint& to, NextHop& out);
 /// Sets the MAC of @p hop from the kernel's table of neighbours. Returns 0 or -errno: -EHOSTUNREACH while the kernel
-/// does not know the MAC. The kernel knows it if the neighbour has just sent something.
+/// does not know the MAC. The kernel resolves the MAC when this host sends to the neighbour by a socket.
 int resolve(NextHop& hop);
 
 /// Sets @p out to the neighbour in an rtnetlink message. Returns false if @p message is not about a neighbour whose MAC

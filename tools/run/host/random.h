@@ -13,8 +13,8 @@
 
 namespace usiw::run {
 
-/// Returns a random number, for initial PSNs and keys of STags. Ends the process if the system has no random numbers:
-/// with numbers that can be guessed, others could send into its connections.
+/// Returns a random number, such as an ISN or the key of an STag. Ends the process if the system has no random numbers:
+/// if others could guess the numbers, they could send into connections of this process.
 inline uint32_t random_u32() {
   uint32_t value = 0;
   if (random_bytes(&value, sizeof value)) return value;

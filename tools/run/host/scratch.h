@@ -16,7 +16,7 @@ namespace usiw::run {
 /// The directories that are tried, in this order.
 inline constexpr char kScratchPlaces[] = "$TMPDIR, /tmp, /var/tmp, /dev/shm, $XDG_RUNTIME_DIR";
 
-/// Returns the first of kScratchPlaces to which this user may write, or an empty string.
+/// Returns the first of kScratchPlaces that is an absolute path and that this user may write to, or an empty string.
 inline std::string scratch_directory() {
   for (const char* place : {static_cast<const char*>(getenv("TMPDIR")), "/tmp", "/var/tmp", "/dev/shm",
                             static_cast<const char*>(getenv("XDG_RUNTIME_DIR"))})
@@ -27,12 +27,12 @@ inline std::string scratch_directory() {
 /// Returns the prefix of the names of this user's trees.
 inline std::string tree_prefix() { return "usiw-run-" + std::to_string(geteuid()) + "-"; }
 
-/// Name of the lock file in a tree. Each process that uses the tree locks the file (shared), and updates its time when
-/// it begins.
+/// Name of the lock file in a tree. Each process that uses the tree locks the file (shared), and updates the time of
+/// the file when it begins.
 inline constexpr char kTreeLock[] = "lock";
 
-/// Time for which a tree is kept after the last process has begun to use it, s. So programs that run one after another
-/// share a tree.
+/// The least time for which a tree is kept after the last process has begun to use it, s. So programs that run one
+/// after another share a tree.
 inline constexpr time_t kTreeKeepS = 3600;
 
 }  // namespace usiw::run

@@ -21,8 +21,8 @@ inline constexpr char kWatcherVariable[] = "USIW_RUN_WATCHER";
 struct Settings {
   std::string device;   ///< name of the RDMA device
   std::string address;  ///< source address of connections whose program names none; empty: the route decides
-  /// The port that --port requests. Sockets reach every peer, so a connection may always use them. kPacket has the same
-  /// meaning as kAuto, but usiw-run starts no program if raw packets are not permitted.
+  /// The requested port, by --port or USIW_PORT. Sockets reach every peer, so a connection may always use them. kPacket
+  /// has the same meaning as kAuto, but usiw-run starts no program if this host or user cannot use raw packets.
   PortWish port = PortWish::kAuto;
   std::string watcher;  ///< program to start as the watcher, which is usiw-run; empty: none
 };

@@ -64,7 +64,7 @@ std::string misfit(const std::string& provider) {
   return std::string("the provider does not fit this host's rdma-core: ") + dlerror() + "; " + kRdmaCoreVersions;
 }
 
-/// Returns the receive buffer that a data socket gets under this system's limit, in bytes.
+/// Returns the size in bytes of the receive buffer that a data socket gets if it asks for @p wanted bytes.
 int receive_buffer(int wanted) {
   const Fd fd = udp_socket_of_any_family();
   if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
@@ -125,7 +125,7 @@ std::string check_settings() {
 }
 
 int check(const Parts& parts) {
-  signal(SIGCHLD, SIG_DFL);  // if the parent has ignored it, waitpid(2) gets no exit status
+  signal(SIGCHLD, SIG_DFL);  // if the parent ignored SIGCHLD, waitpid(2) would get no exit status
   bool good = parts.missing.empty();
   std::string wrong = check_settings();
   usiw_link_info link = link_info();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file main.cc
 /// The main program of usiw-run. It finds the library and the provider, sets the environment, and executes the program
-/// of the user.
+/// of the user. With other arguments it is `usiw-run --check`, a trial of that check, or the watcher of a program.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,7 +29,8 @@ using namespace usiw::run;
 
 namespace {
 
-/// Exit statuses, as in shells: no program was found, the program cannot be run, and the command line is wrong.
+/// Exit statuses, as in shells: no program was found, the program cannot be run, and the command line or a setting is
+/// wrong.
 constexpr int kNotFound = 127, kNotRunnable = 126, kUsage = 2;
 
 int fail(int status, const std::string& line) {
@@ -47,8 +48,9 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// Moves the requested port from USIW_PORT to the setting of --port, unless --port was given. The provider gets the
-/// request from the library, so USIW_PORT is removed. Returns an empty string, or the fault.
+/// Moves the requested port from USIW_PORT to the setting of --port, unless this command or an outer usiw-run has set
+/// that already. The provider gets the request from the library, so USIW_PORT is removed. Returns an empty string, or
+/// the fault.
 std::string take_requested_port() {
   const char* requested = getenv(usiw::kPortVariable);
   if (requested == nullptr) return {};
@@ -67,8 +69,8 @@ std::string why_not_found(const std::string& name) {
   return name + (S_ISDIR(st.st_mode) ? " is a directory" : " is not executable (chmod +x)");
 }
 
-/// Returns why the dynamic linker would not load the library into @p path, in one line, or an empty string if it would.
-/// If @p path is a script, its interpreter is judged.
+/// Returns why the dynamic linker would not load the library into @p path, in one line. Returns an empty string if it
+/// would, or if this user may not read the file. If @p path is a script, its interpreter is judged.
 std::string why_not(const std::string& path) {
   char which[PATH_MAX];
   const Loadable loadable = is_loadable(path.c_str(), which);

@@ -56,7 +56,7 @@ constexpr option kNames[] = {{"check", no_argument, nullptr, kLong + 'c'},
                              {"version", no_argument, nullptr, kLong + 'V'},
                              {}};
 
-/// Adds a fault option to the list for the provider. Returns an empty string, or the fault of the option.
+/// Adds a fault option to the list for the provider. Returns an empty string, or why @p value is wrong.
 std::string add_fault(std::string key, const std::string& value, std::string& faults) {
   const std::string option = "--" + key;
   std::string text = value;

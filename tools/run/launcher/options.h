@@ -13,7 +13,7 @@ namespace usiw::run {
 /// The parsed command line.
 struct Options {
   bool check = false, help = false, version = false;
-  std::vector<std::pair<const char*, std::string>> environment;  ///< variable, value
+  std::vector<std::pair<const char*, std::string>> environment;  ///< variables to set, and their values
   char** program = nullptr;                                      ///< name of the program and its arguments, or null
 };
 

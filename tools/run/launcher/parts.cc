@@ -65,8 +65,8 @@ Parts find_parts() {
     if (p.library.empty() && exists(dir + "libusiw-run.so")) p.library = dir + "libusiw-run.so";
   void* const libibverbs = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
   const std::string suffix = "-rdmav" + (libibverbs != nullptr ? provider_number(libibverbs) : "") + ".so";
-  // libibverbs may not search the folder of an installed provider, under DESTDIR or another prefix. So RDMAV_DRIVERS
-  // names the provider.
+  // libibverbs does not search a build directory, nor an installation under DESTDIR or another prefix than its own. So
+  // RDMAV_DRIVERS names the provider.
   bool other = false;
   for (const std::string& stem : {here + "/../provider/libusiw", installed + "libibverbs/libusiw"}) {
     other = other || exists(stem + "-provider.so");

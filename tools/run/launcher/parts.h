@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file parts.h
-/// The parts of usiw that a program needs: the library to preload and the provider. They are beside usiw-run, in a
-/// build directory or as installed.
+/// The parts of usiw that a program needs: the library to preload and the provider. Their places relative to usiw-run
+/// are fixed, in a build directory and in an installation.
 #ifndef USIW_RUN_PARTS_H
 #define USIW_RUN_PARTS_H
 
@@ -21,9 +21,10 @@ struct Parts {
   std::string missing;   ///< the missing part and the remedy, in one line; or empty
 };
 
-/// Finds the parts beside usiw-run.
+/// Finds the parts by the path of usiw-run.
 Parts find_parts();
-/// Sets the environment of a program that is about to be executed: the library to preload, and the provider.
+/// Sets the environment of a program that is about to be executed: the library to preload, the provider, and the
+/// program to start as the watcher.
 void set_environment(const Parts& parts);
 
 }  // namespace usiw::run

@@ -81,7 +81,8 @@ class End {
     must(rdma_post_send(id_, nullptr, message_.out.data(), kLength, mr_, IBV_SEND_SIGNALED) == 0, "ibv_post_send");
     take(id_->send_cq, "SEND");
   }
-  /// Waits for a message. Returns false if the peer has disconnected. SIGALRM limits the time.
+  /// Waits for a message. Returns false if the receive fails, as it does when the peer disconnects. SIGALRM limits the
+  /// time.
   bool received(uint8_t& fill) {
     if (!take(id_->recv_cq, nullptr)) return false;
     fill = message_.in[0];
@@ -152,7 +153,7 @@ bool shares_memory() {
   return false;
 }
 
-/// Connects to the server, exchanges messages, and checks that they use the port @p kind.
+/// Connects to the server, exchanges messages, and checks that the connection uses the port @p kind.
 void ask(const std::string& address, uint16_t port, PortKind kind) {
   rdma_cm_id* id = make_id(address, std::to_string(ntohs(port)).c_str(), false);
   End end(id);
@@ -190,7 +191,8 @@ const char* name_of(PortKind kind) {
   give_up(parts.self + ": " + strerror(errno));
 }
 
-/// Returns the last line of a trial's output. The first line that begins with "usiw" follows in parentheses.
+/// Returns the last line of a trial's output. If an earlier line begins with "usiw", the first such line follows in
+/// parentheses.
 std::string reason_in(const std::string& text) {
   std::istringstream lines(text);
   std::string own, last;
@@ -244,7 +246,7 @@ int try_connection_main(const std::string& port, const std::string& address) {
   const auto server_failed = [server] {
     int status = 0;
     waitpid(server, &status, 0);
-    _exit(WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1);  // the server has printed why
+    _exit(WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1);  // if it exited, it has printed why
   };
   if (two_hosts) {
     if (!byte_from(to_client[0])) server_failed();

@@ -25,8 +25,8 @@ struct Tried {
 /// are in two new network namespaces, because the kernel accepts no raw packets from its own addresses. Takes a few
 /// seconds at most.
 Tried try_connection(const Parts& parts, PortKind kind, const std::string& address);
-/// Carries out a trial, as the main function of `usiw-run --try-connection`. Returns the exit status. If the trial
-/// fails, the last line of the output is the fault.
+/// Carries out a trial, as the main function of `usiw-run --try-connection`. Returns 0. If the trial fails, prints the
+/// fault as the last line of the output and ends the process with another status. SIGALRM ends a trial that hangs.
 int try_connection_main(const std::string& port, const std::string& address);
 
 }  // namespace usiw::run

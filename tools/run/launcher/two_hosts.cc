@@ -31,8 +31,8 @@ bool write_file(const char* path, const std::string& text) {
   return fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-/// Adds the name and the MAC of a device. The MAC is always the same, so that later trials share the tree of their
-/// device (entry/sysfs.h). It is a local MAC that no other interface has.
+/// Adds the name and the MAC of the device of @p end. Each end always has the same MAC, so that later trials share the
+/// tree of their device (entry/sysfs.h). The MAC is locally administered: manufacturers do not assign it.
 template <typename Request>
 void describe(Request& request, uint8_t end) {
   const uint8_t mac[6] = {2, 0x75, 0x73, 0x69, 0x77, end};

@@ -11,11 +11,12 @@ namespace usiw::run {
 
 /// Addresses of the two ends.
 inline constexpr char kHostAddress[2][16] = {"192.0.2.1", "192.0.2.2"};
-/// Leaves this network namespace for a new one.
+/// Leaves this network namespace for a new one. Without the right to do so, enters a new user namespace, too.
 std::string leave_network();
 /// Connects this network namespace and that of the process @p other with a pair of veth devices.
 std::string connect_hosts(int other);
-/// Gives this end, 0 or 1, its address, and waits until it is up.
+/// Sets up lo and the device of @p end (0 or 1), and gives the device its address. Waits up to 2 s until the device
+/// exists, and up to 2 s until it is running.
 std::string set_up_host(int end);
 
 }  // namespace usiw::run

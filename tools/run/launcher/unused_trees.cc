@@ -47,7 +47,7 @@ void remove_contents(int dir, int depth) {
   }
 }
 
-/// Returns true if @p name is @p prefix and then a digest, or @p prefix and then the six characters of mkdtemp(3).
+/// Returns true if @p name is @p prefix and then 16 letters or digits, as a digest has, or six, as mkdtemp(3) makes.
 bool is_tree_name(const std::string& name, const std::string& prefix) {
   if (name.compare(0, prefix.size(), prefix) != 0) return false;
   const std::string rest = name.substr(prefix.size());
@@ -70,15 +70,16 @@ bool is_tree(int fd) {
 
 bool is_old(const struct stat& st) { return time(nullptr) - st.st_mtime >= kTreeKeepS; }
 
-/// Removes a tree if it is old and no process has locked it. Removes the lock file last. A tree without a lock file has
-/// no user, so the next usiw-run completes a removal that was interrupted.
+/// Removes a tree if it is old and no process has locked it. Removes the lock file after all other files. A tree
+/// without a lock file has no user, so a later usiw-run completes a removal that was interrupted.
 void remove_if_unused(int parent, const char* name, int tree) {
   struct stat st;
   const bool has_lock = fstatat(tree, kTreeLock, &st, AT_SYMLINK_NOFOLLOW) == 0;
   if ((!has_lock && fstat(tree, &st) != 0) || !is_old(st)) return;
   const Fd lock(openat(tree, kTreeLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   if (lock < 0) return;
-  // A process that begins to use the tree now retries until this lock is released, and then finds the file removed.
+  // A process that begins to use the tree now retries while this lock is held. It then notices that the file is gone,
+  // and makes the tree anew.
   if (flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &st) == 0 && (!has_lock || is_old(st))) {
     for (const char* part : kParts) {
       if (const Fd inside = open_directory(tree, part); inside >= 0) remove_contents(inside, kDepth);

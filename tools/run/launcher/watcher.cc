@@ -29,7 +29,7 @@ constexpr useconds_t kTryUs = 10'000;
 constexpr int kTriesAlone = 10;
 
 /// Sends RESET from the port of the dead process. @p share: the port may be shared. Returns false if the port is taken,
-/// either by the dead process still or by another process, which then answers the peer.
+/// by the dead process still or by another process. Returns true otherwise, even if nothing could be sent.
 bool reset(const WatchEntry& e, bool share) {
   usiw_cm_conn cm{};
   uint8_t datagram[USIW_CM_MAX_DATAGRAM];

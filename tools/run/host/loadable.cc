@@ -16,7 +16,8 @@
 namespace usiw::run {
 namespace {
 
-constexpr int kScripts = 4;  ///< limit for files that are judged in a chain of scripts, each the interpreter of the one before
+/// Limit for the files that are judged in a chain of scripts, each of which is the interpreter of the one before.
+constexpr int kScripts = 4;
 
 bool gains_rights(const char* path, const struct stat& st) {
   if ((st.st_mode & S_ISUID) != 0 && st.st_uid != geteuid()) return true;

@@ -95,7 +95,8 @@ bool is_readable(int fd) {
   return syscall(SYS_ppoll, &p, 1, &at_once, nullptr, 0) > 0;
 }
 
-/// Sets the counter of the eventfd to 0. Does not wait.
+/// Sets the counter of the eventfd to 0. Does not wait. Without RWF_NOWAIT it could wait if a child of fork() read the
+/// counter at the same moment.
 void drain(int fd) {
   uint64_t value;
   iovec to{&value, sizeof value};
@@ -144,7 +145,7 @@ void EventFile::show() {
 }
 
 /// Waits by futex while changes_ is @p seen. Returns false if a signal has ended the wait. Counts the thread in
-/// sleepers_, so that wake() makes no system call while no thread sleeps.
+/// sleepers_, so that wake() calls futex(2) only while a thread may sleep.
 bool EventFile::sleep(uint32_t seen) {
   struct Counted {
     explicit Counted(std::atomic<uint32_t>& n) : number(n) { number.fetch_add(1, std::memory_order_seq_cst); }
@@ -154,8 +155,9 @@ bool EventFile::sleep(uint32_t seen) {
   return futex_wait(changes_, seen);
 }
 
-/// Waits while changes_ is @p seen. Returns false if a signal has ended the wait. The thread drives the engine if there
-/// is one and either all handlers interrupt a read(2) or none does.
+/// Waits while changes_ is @p seen. Returns false if a signal has ended the wait in a way that would interrupt read(2).
+/// The thread drives the engine if there is one and either all handlers interrupt a read(2) or none does. If the engine
+/// refuses, the thread waits by futex.
 bool EventFile::wait(LentEngine::Use& engine, uint32_t seen) {
   const usiw_engine_loan* loan = engine.blocks();
   if (loan == nullptr) return sleep(seen);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file event_file.h
-/// A file from which the program reads events. Its descriptor is an eventfd, so that poll(2) and epoll(7) work; the
-/// eventfd is readable while an event waits. read(2) takes the event under the big lock, and a thread that has to wait
-/// sleeps on a futex outside of the lock, or drives the lent engine meanwhile.
+/// A file from which the program reads events. Its descriptor is an eventfd, so that poll(2) and epoll(7) work. The
+/// eventfd is readable while an event waits, unless the thread that added the event is about to take it itself. A call
+/// takes the event under the big lock: read(2), or a command of rdma_cm by write(2). A thread that has to wait sleeps
+/// on a futex without the lock, or drives the lent engine meanwhile.
 #ifndef USIW_RUN_EVENT_FILE_H
 #define USIW_RUN_EVENT_FILE_H
 

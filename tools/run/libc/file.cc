@@ -47,7 +47,8 @@ void mark(int fd, bool ours) {
     g_ours[fd / 64].fetch_and(~bit, std::memory_order_release);
 }
 
-/// Returns the lowest number for descriptors of the library: half of the limit of the program, and at most 1024.
+/// Returns the lowest number for the library's own descriptors: half of the program's limit on descriptors at the first
+/// call, but at most 1024.
 int high_base() {
   static const int base = [] {
     rlimit limit{};

@@ -2,7 +2,8 @@
 /// @file file.h
 /// The device files that usiw-run emulates for the program. The descriptor of each is a real one, of an eventfd or a
 /// memfd. So poll(2), epoll(7), fcntl(2), mmap(2), dup(2) and close-on-exec are those of the kernel. This library only
-/// handles read, write and ioctl.
+/// handles read, write and ioctl, changes the result of fstat, and follows the calls that duplicate or close a
+/// descriptor.
 #ifndef USIW_RUN_FILE_H
 #define USIW_RUN_FILE_H
 
@@ -38,11 +39,12 @@ std::shared_ptr<File> file_of(int fd);
 /// Makes @p to a descriptor of the file of @p from, because the program has duplicated @p from. Does nothing if @p from
 /// has no file.
 void file_dup(int from, int to);
-/// Removes @p fd from the table, because it is about to be closed or replaced. Does nothing if it has no file.
+/// Removes @p fd from the table, because it is about to be closed or replaced. Calls closed() if @p fd was the last
+/// descriptor of its file. Does nothing if @p fd has no file.
 void file_forget(int fd);
-/// Removes @p fd from the table, then closes it.
+/// Calls file_forget(), then closes @p fd.
 void file_close(int fd);
-/// Removes the descriptors from @p first to @p last from the table.
+/// Calls file_forget() for the descriptors from @p first to @p last.
 void files_forget_range(unsigned first, unsigned last);
 /// [big lock] Lock and unlock the table, around fork(). A thread that holds this lock does not take the big lock.
 void files_lock();
@@ -52,9 +54,9 @@ void files_abandon();
 
 // ---- Descriptors of the library's own ----
 
-/// Moves a descriptor of the library to a number above those that the program gets, so that the program gets the same
-/// numbers as without the library. Returns the new descriptor, which is close-on-exec, or @p fd if no such number is
-/// free. Does not change errno.
+/// Moves a descriptor of the library to a high number, so that the program gets the same low numbers as without the
+/// library. Returns the new descriptor, which is close-on-exec, or @p fd if no high number is free. Does not change
+/// errno.
 Fd out_of_the_way(Fd fd);
 
 /// [big lock] Closes descriptors that the library can do without: sockets whose connections are all in LINGER

@@ -45,7 +45,7 @@ const usiw_engine_loan* LentEngine::Use::blocks() {
     return nullptr;
   }
   if (!in_) {
-    engine_->forget_this_thread();  // a signal handler may have left its last wait by longjmp(3)
+    engine_->forget_this_thread();  // its last wait may have ended by longjmp(3) in a signal handler
     engine_->users_.push_back({&waiter_, pthread_self()});
     in_ = true;
     engine_->lent_->begin(engine_->lent_->engine);

@@ -29,15 +29,16 @@ class LentEngine {
 
   /// [big lock] Stores the engine that the provider lends. Returns false if there is an engine already.
   bool lend(usiw_engine_loan& loan);
-  /// Gives the engine back to the provider. Threads that drive it continue their wait without it. The call returns when
-  /// no thread drives it any more.
+  /// [big lock not held] Gives the engine back to the provider. Threads that drive it continue their wait without it.
+  /// The call returns when no thread drives it any more.
   void take_back();
   /// [big lock] Notifies the engine of a change of @p word, on which a thread may wait.
   void changed(const std::atomic<uint32_t>& word) const {
     if (lent_ != nullptr) lent_->changed(lent_->engine, &word);
   }
 
-  /// The use of the engine by one thread. It begins in blocks() and ends with the scope.
+  /// The use of the engine by one thread. It begins in blocks(). It ends with the scope, or in a later blocks() that
+  /// finds that the engine was given back.
   class Use {
    public:
     Use(LentEngine* engine, Waiter& waiter) : engine_(engine), waiter_(waiter) {}
@@ -45,7 +46,7 @@ class LentEngine {
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
     /// [big lock not held] Begins the use, because the thread is going to block. Returns the engine for the thread to
-    /// drive, or null. The engine stays valid until the next call.
+    /// drive, or null. The engine stays valid until the next call or the end of the scope.
     const usiw_engine_loan* blocks();
 
    private:

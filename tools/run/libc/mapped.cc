@@ -55,8 +55,9 @@ int populate(uint64_t from, uint64_t to, int advice, MappedCost& cost) {
   return madvise(reinterpret_cast<void*>(from), to - from, advice) == 0 ? 0 : errno;
 }
 
-/// Returns 0 if the page of @p at has memory, else -EFAULT or -ENOMEM. EINVAL counts as success: the kernel is older
-/// than Linux 5.14, or the page belongs to a device, which has no end of file.
+/// Populates the page of @p at. Returns -EFAULT if the page is past the end of its file or has a hardware error, and
+/// -ENOMEM if no memory is left for it. Otherwise returns 0, even for an error such as EINVAL: the kernel is older than
+/// Linux 5.14, or the page belongs to a device, which has no end of file.
 int check_behind(uint64_t at, MappedCost& cost) {
   switch (populate(page_of(at), page_of(at) + page_size(), MADV_POPULATE_READ, cost)) {
     case EFAULT:
@@ -138,7 +139,8 @@ int check_mapped(uint64_t start, uint64_t length, bool write, MappedBy from, Map
     const auto next = [&](uint64_t at, Mapping& m) { return query(maps, at, m, spent); };
     if (walk(next, start, end, write, verdict, spent)) return verdict;
   }
-  // If this fails, the list of mappings decides, because device memory, for example, cannot be populated.
+  // If the range is too long or cannot be populated, the list of mappings decides. Device memory, for example, cannot
+  // be populated.
   if (from != MappedBy::kRead && last_page_end - page_of(start) <= kPopulateBytes &&
       (!write || populate(page_of(start), last_page_end, MADV_POPULATE_WRITE, spent) == 0) &&
       populate(page_of(start), last_page_end, MADV_POPULATE_READ, spent) == 0)

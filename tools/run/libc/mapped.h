@@ -2,8 +2,8 @@
 /// @file mapped.h
 /// A check whether a range of this process's memory can be registered. The range must have no gap, and must have the
 /// access rights that are asked for. No page may be past the end of a file, where an access by the engine would raise
-/// SIGBUS. The module reads that in the kernel's tables (kmod/usiw_mr.c), but a process has to ask the kernel. There
-/// are three ways. The cost of the first two depends on the range, not on the memory that the process has mapped:
+/// SIGBUS. The module reads these facts in the kernel's tables (kmod/usiw_mr.c), but a process has to ask the kernel.
+/// There are three ways. The cost of the first two depends on the range, not on the memory that the process has mapped:
 ///
 /// - kQuery: PROCMAP_QUERY (Linux 6.11), one ioctl for each mapping of the range.
 /// - kPopulate, on older kernels: madvise() populates a range of up to kPopulateBytes, and fails where an access would
@@ -32,10 +32,10 @@ struct MappedCost {
   uint64_t lines = 0;            ///< lines read of /proc/thread-self/maps
 };
 
-/// Returns 0 if [start, start + length) is mapped, readable and, with @p write, writable, and if each of its pages has
-/// memory. Returns -EFAULT if not, or -ENOMEM if no memory is left for a page. @p from is the first way to try. If this
-/// kernel does not have that way, the next one decides. If /proc is missing, too, the range counts as mapped. The call
-/// may sleep until a page of a file has been read.
+/// Returns 0 if [start, start + length) is mapped, readable and, with @p write, writable, and if none of its pages is
+/// past the end of a file. Returns -EFAULT if not, or -ENOMEM if no memory is left for a page. @p from is the first way
+/// to try. If that way cannot decide, the next one does. If no way can, because /proc is missing, the range counts as
+/// mapped. The call may sleep until a page of a file has been read.
 int check_mapped(uint64_t start, uint64_t length, bool write, MappedBy from = MappedBy::kQuery,
                  MappedCost* cost = nullptr);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file program_memory.h
 /// Access to memory whose address came from the program. A wrong address gets -EFAULT, as from a kernel, and does not
-/// crash the process, unless a sandbox forbids process_vm_readv(2) and process_vm_writev(2).
+/// crash the process, unless the kernel or a sandbox does not permit process_vm_readv(2) or process_vm_writev(2).
 #ifndef USIW_RUN_PROGRAM_MEMORY_H
 #define USIW_RUN_PROGRAM_MEMORY_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file real.h
-/// Access to libc's own functions, for the functions of this library that programs call in their place.
+/// Access to libc's own functions, for the functions of this library that programs call in place of libc's.
 #ifndef USIW_RUN_REAL_H
 #define USIW_RUN_REAL_H
 
@@ -29,7 +29,8 @@ struct FunctionName {
 
 /// The next definition of the function @p name, as dlsym(3) finds it. All definitions are looked up when this library
 /// is loaded. A later dlsym(3) would take locks, and would discard an error that the program has yet to fetch by
-/// dlerror(3). Only constructors of other libraries can call get() before the look-up.
+/// dlerror(3). Therefore get() calls dlsym(3) only if the constructor of another library calls get() before that
+/// look-up, or if the look-up found no definition.
 template <FunctionName name>
 class NextFunction {
  public:
@@ -50,7 +51,7 @@ class NextFunction {
 
 }  // namespace usiw::run
 
-/// Calls the next definition of @p fn, libc's as a rule: USIW_REAL(open)(path, flags).
+/// The next definition of @p fn, which is libc's as a rule. Example: USIW_REAL(open)(path, flags).
 #define USIW_REAL(fn) (reinterpret_cast<decltype(&::fn)>(::usiw::run::NextFunction<#fn>::get()))
 
 #endif  // USIW_RUN_REAL_H

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_events.h
-/// The queue of rdma_cm events that a file holds for its program. Ids add their events to the queue and know nothing
-/// else of the file.
+/// The queue of rdma_cm events that a file holds for its program. Ids add their events to the queue and remove them.
+/// They know nothing else of the file.
 #ifndef USIW_RUN_UCM_EVENTS_H
 #define USIW_RUN_UCM_EVENTS_H
 
-// Must come first: without this header of libc the next one, which is the kernel's, defines the socket addresses
-// itself.
+// Must come first. Otherwise rdma_user_cm.h includes the kernel's definitions of socket addresses, which conflict with
+// those of libc.
 #include <netinet/in.h>
 
 #include <rdma/rdma_user_cm.h>

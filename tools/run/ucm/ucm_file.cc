@@ -249,8 +249,8 @@ struct UcmMethod {
 
 using C = UcmCommands;
 
-/// The commands, indexed by their numbers. Like the kernel's rdma_ucm, this library adds zeros to a structure that the
-/// program has cut off. So most commands have no least size.
+/// The commands, indexed by their numbers. As in the kernel's rdma_ucm, most have no least size. The kernel reads a
+/// structure past the end that the program states; this library adds zeros instead.
 constexpr UcmMethod kUcmMethods[] = {
     {RDMA_USER_CM_CMD_CREATE_ID, C::create_id},
     {RDMA_USER_CM_CMD_DESTROY_ID, C::with_id<rdma_ucm_destroy_id, C::destroy_id>},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_id.cc
-/// The states of rdma_cm ids, and the commands that change them. Queries are in ucm_query.cc.
+/// The states of rdma_cm ids, and the commands that change them. Queries and options are in ucm_query.cc.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -17,7 +17,7 @@ namespace usiw::run {
 namespace {
 
 constexpr uint32_t kMaxBacklog = 1024;
-/// Limits of iw_cm: bytes of private data; READs for IRD and ORD. iw_cm keeps each of these numbers in one byte.
+/// Limits of iw_cm: bytes of private data; READs for IRD and ORD. An event of iw_cm has one byte for each number.
 constexpr uint16_t kMaxPrivateData = 255, kMaxDepth = 255;
 /// Reject reasons of InfiniBand that rdma_cm accepts from a program.
 constexpr uint8_t kRejectConsumer = 28, kRejectVendorOption = 35;
@@ -134,9 +134,10 @@ void UcmId::unbind() {
   sockets_.clear();
 }
 
-/// Returns -EADDRINUSE or -EADDRNOTAVAIL if another id of this process is bound to the port and the two may not share
-/// it. rdma_cm counts ids that were bound, not sockets. The id of an accepted connection was never bound (its sockets_
-/// is empty), so it does not occupy the port.
+/// Returns an error if another id of this process is bound to the port, at an address that conflicts with @p addr, and
+/// the two may not share the port: -EADDRNOTAVAIL if one of the addresses is a wildcard, else -EADDRINUSE. rdma_cm
+/// counts ids that were bound, not sockets. The id of an accepted connection was never bound (its sockets_ is empty),
+/// so it does not occupy the port.
 int UcmId::check_port(const Endpoint& addr, bool reuse) const {
   if (addr.port == 0) return 0;
   for (auto& [number, other] : id_table()) {
@@ -172,8 +173,8 @@ int UcmId::bind_port(const Endpoint& addr) {
   return 0;
 }
 
-/// Returns -EADDRINUSE if the id is bound to the IPv6 wildcard address, would get IPv4 connections as well, and another
-/// process has the port in IPv4.
+/// Returns -EADDRINUSE if the id is bound to the IPv6 wildcard address, would get IPv4 connections as well, does not
+/// share its port, and another process has the port in IPv4.
 int UcmId::check_other_family() const {
   if (!src_.any() || src_.ipv4() || afonly_ || reuse_) return 0;
   const Endpoint v4 = endpoint_any(true, src_.port);
@@ -201,7 +202,8 @@ int UcmId::bind(const Endpoint& addr) {
 
 /// Resolves @p dst and reports the result by an event, as the kernel does. A source port that is taken is an error of
 /// the call, because the kernel binds an id to its source before it resolves. If @p src is a wildcard address, the
-/// kernel binds the id to that wildcard, which conflicts with every id that does not share the port: -EADDRNOTAVAIL.
+/// kernel binds the id to that wildcard. This conflicts with every other id on the port that does not share it:
+/// -EADDRNOTAVAIL.
 int UcmId::resolve_addr(const Endpoint* src, const Endpoint& dst) {
   if (state_ != State::kIdle && state_ != State::kAddrBound) return -EINVAL;
   if (state_ == State::kIdle && src != nullptr && !src->any() && !is_own_address(*src)) return -EADDRNOTAVAIL;
@@ -326,8 +328,8 @@ int UcmId::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, cons
 }
 
 int UcmId::accept(uint64_t uid, const rdma_ucm_conn_param& param) {
-  // A program that manages its QP itself calls rdma_establish(3) here. Nothing is left to do, because the connection
-  // was complete when ESTABLISHED was reported.
+  // This is rdma_establish(3), which a program calls if it manages its QP itself. Nothing is left to do, because the
+  // connection was complete when ESTABLISHED was reported.
   if (conn_ && conn_->state().initiator != 0 && param.valid == 0) return 0;
   if (state_ != State::kConnect || !conn_ || conn_->state().initiator != 0 || answered_) return -EINVAL;
   std::shared_ptr<Qp> qp;
@@ -349,8 +351,8 @@ int UcmId::reject(const void* pd, uint8_t len, uint8_t reason) {
   if (reason != 0 && reason != kRejectConsumer && reason != kRejectVendorOption) return -EINVAL;
   if (!conn_ || conn_->state().initiator != 0) return -EINVAL;
   if (answered_) {
-    // The program has accepted the request already. Until the peer confirms, a reject ends the connection. After that
-    // it is an error.
+    // The program has answered the request already. A reject after an accept ends the connection, as long as the peer
+    // has not confirmed it. In all other cases a reject is an error.
     const uint8_t state = conn_->state().state;
     if (state != USIW_CM_INSTALLING && state != USIW_CM_ACCEPT_SENT) return -EINVAL;
     conn_->forget_user();
@@ -374,8 +376,8 @@ bool UcmId::has_device() const {
   }
 }
 
-/// Carries out rdma_notify(3), by which a program reports that it saw an event of the QP before rdma_cm did. Only
-/// InfiniBand uses the report, so this function only checks the state of the id.
+/// Carries out rdma_notify(3), by which a program reports that it saw an event of the QP before rdma_cm did. iWARP does
+/// not use the report, so this function only checks the state of the id.
 int UcmId::notify() const {
   const bool listens_by_device = state_ == State::kListen && has_device();
   return listens_by_device || conn_ ? 0 : -EINVAL;

@@ -15,7 +15,7 @@
 
 namespace usiw::run {
 
-/// An id of rdma_cm. All calls [big lock]. Calls that can fail return 0 or -errno.
+/// An id of rdma_cm. All calls [big lock]. Calls that can fail return 0 or -errno, unless stated otherwise.
 class UcmId final : public ConnUser, public Listener, public std::enable_shared_from_this<UcmId> {
  public:
   UcmId(const std::shared_ptr<UcmEvents>& file, uint64_t uid, uint16_t ps);

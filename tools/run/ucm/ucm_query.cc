@@ -28,8 +28,8 @@ uint16_t fill_sockaddr(__kernel_sockaddr_storage& to, const Endpoint& e) {
 
 /// Returns the source address of the id as queries report it. If a program binds an id to a loopback address with port
 /// 0, it asks which address this host has for RDMA. libfabric offers the answer to other hosts, so the answer must be
-/// the device's address. The kernel treats loopback as a wildcard there, too. Such an id belongs to the device, because
-/// librpma uses the same call to find the device.
+/// the device's address. The kernel, too, treats a loopback address in this call as a wildcard. Such an id belongs to
+/// the device, because librpma uses the same call to find the device.
 Endpoint UcmId::reported_source() const {
   if (state_ != State::kAddrBound || !asks_address_) return src_;
   Endpoint own = device_address(src_.ipv4());
@@ -125,7 +125,7 @@ int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t
       afonly_is_set_ = true;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-      // Only InfiniBand uses this timeout. The kernel accepts it for all ids with reliable connections.
+      // iWARP does not use this timeout, but the kernel accepts it for all ids with reliable connections.
       return len == 1 && ps_ != RDMA_PS_UDP && ps_ != RDMA_PS_IPOIB ? 0 : -EINVAL;
     default:
       return -ENOSYS;

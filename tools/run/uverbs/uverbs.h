@@ -3,9 +3,9 @@
 /// The file /dev/infiniband/uverbs0: contexts and their objects.
 ///
 /// The kernel has two ABIs for verbs: commands by write(2), which is the older one, and methods by ioctl(2). This
-/// library has the standard commands by write(2) only. Every libibverbs uses write(2) if a method returns
-/// EPROTONOSUPPORT, so one implementation of each command is enough. Only the methods that usiw itself adds come by
-/// ioctl(2).
+/// library has the standard commands by write(2) only. A libibverbs with the default build options uses write(2) if a
+/// method returns EPROTONOSUPPORT, so one implementation of each command is enough. Only the methods that usiw itself
+/// adds come by ioctl(2).
 ///
 /// uverbs_file.cc decodes a command and finds its handler in a table. The source file of each kind of object has such a
 /// table.
@@ -45,8 +45,8 @@ class Counted {
   static inline uint32_t number_ = 0;
 };
 
-/// A protection domain. While another object has a shared pointer to an object of this file, the object is in use, and
-/// UverbsContext::remove() refuses to remove it.
+/// A protection domain. A Pd, or an object of another kind below, is in use while another object has a shared pointer
+/// to it. UverbsContext::remove() refuses to remove an object in use.
 struct Pd {
   Counted<Pd> counted{};
 };
@@ -152,7 +152,7 @@ struct UverbsContext {
     return of_another_kind != 0 ? -EINVAL : -ENOENT;
   }
 
-  const std::shared_ptr<LentEngine> engine = std::make_shared<LentEngine>();  ///< lent by the provider
+  const std::shared_ptr<LentEngine> engine = std::make_shared<LentEngine>();  ///< has the engine if it is lent
   MappedPage shown;                                                           ///< page 0 of the memfd
   bool open = false;                                                          ///< GET_CONTEXT has succeeded
   uint64_t caps = 0;                                                          ///< USIW_CAP_* that both sides support
@@ -171,8 +171,8 @@ struct UverbsContext {
 
 int cq_event(UverbsContext& u, uint32_t handle, uint32_t kind);
 int srq_event(UverbsContext& u, uint32_t handle, uint32_t kind);
-/// Ends the QP's connection, discards the QP's unread events, and removes the QP from the table of QP numbers. The
-/// caller removes the QP from u.qps.
+/// Ends the QP's connection, discards the QP's unread events, removes the QP from the table of QP numbers, and releases
+/// its PD, CQs and SRQ. The caller removes the QP from u.qps.
 void end_qp(UverbsContext& u, Qp& qp);
 /// [big lock not held] Carries out a method that usiw adds, which comes by ioctl(2). Returns 0 or -errno.
 int uverbs_ioctl(UverbsContext& u, unsigned long request, void* arg);

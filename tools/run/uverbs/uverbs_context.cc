@@ -58,8 +58,8 @@ int get_context(UverbsContext& u, const Command& c, const ib_uverbs_get_context&
   resp.drv.caps = req.caps & kCaps;
   resp.drv.counters_size = u.pages != 0 ? USIW_COUNTERS_SIZE : 0;
   resp.drv.link = link_info();
-  // USIW_PORT_SHM includes a raw port. The provider opens it for the first connection that can use one, as the CONNECT
-  // record shows.
+  // USIW_PORT_SHM includes a raw port, which the provider opens for the first connection whose CONNECT record permits
+  // raw packets.
   resp.drv.port_kind = settings().port == PortWish::kSocket ? USIW_PORT_SOCKET : USIW_PORT_SHM;
   if (int ret = c.respond(resp); ret != 0) {
     file_close(async_fd);

@@ -39,7 +39,7 @@ std::string no_packets() {
   return {};
 }
 
-/// Prints the port that data uses to each kind of peer, and the reason for it.
+/// Prints which port data uses to each kind of peer, and why.
 void print_ways() {
   const std::string ifname = link_info().ifname;
   const std::string why = no_packets();

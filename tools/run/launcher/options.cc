@@ -41,7 +41,7 @@ bool is_count(const std::string& text) {
 
 using tools::kLong;
 
-/// The options of usiw-run. Those with the letter 'f' are faults, which are passed to the provider.
+/// The options of usiw-run. Those with the letter 'f' describe faults, which the provider makes.
 constexpr option kNames[] = {{"check", no_argument, nullptr, kLong + 'c'},
                              {"device", required_argument, nullptr, kLong + 'd'},
                              {"address", required_argument, nullptr, kLong + 'a'},

@@ -35,9 +35,9 @@ std::string provider_number(void* libibverbs) {
   return {};
 }
 
-/// Adds the library to LD_PRELOAD, after the libraries that the user preloads, so that their calls of libc reach it.
-/// Some of them turn socket calls into verbs calls (librspreload), and run-time libraries of sanitizers must be the
-/// first.
+/// Adds the library to LD_PRELOAD, after the libraries that the user preloads, so that calls of libc from those
+/// libraries reach it. Some of those libraries turn socket calls into verbs calls (librspreload), and run-time
+/// libraries of sanitizers must be the first.
 void preload(const std::string& library) {
   const char* others = getenv("LD_PRELOAD");
   std::string value = library;

@@ -23,9 +23,9 @@ namespace {
 constexpr int kTries = 100;
 constexpr useconds_t kTryUs = 10'000;
 /// Number of tries before the watcher shares the port (SO_REUSEPORT). Sharing is necessary if a forked child of the
-/// dead process keeps the data socket open; processes of the same user can share its port. The watcher does so in later
-/// tries only, because another process could have the port as well. Until the watcher's socket is connected, it may
-/// receive datagrams for that process.
+/// dead process keeps the data socket open; processes of the same user can share its port. The watcher shares the port
+/// in later tries only, because another process could have it as well. Until the watcher's socket is connected, that
+/// socket may receive datagrams for the other process.
 constexpr int kTriesAlone = 10;
 
 /// Sends RESET from the port of the dead process. @p share: the port may be shared. Returns false if the port is taken,

@@ -32,8 +32,8 @@ class DescFile : public EventFile {
       return sizeof(Desc);
     });
   }
-  /// [big lock] Adds an event. @p read_events counts the events of an object that the program has read. The pointer
-  /// also identifies the object for purge().
+  /// [big lock] Adds an event. @p read_events counts the events that the program has read about one object. The
+  /// pointer also identifies the object for purge().
   void push(const Desc& desc, std::shared_ptr<uint32_t> read_events) {
     queue_.push_back({desc, std::move(read_events)});
     set_readable(true);

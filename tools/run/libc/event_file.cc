@@ -84,8 +84,8 @@ unsigned recent_kinds_of_handlers() {
 // syscall(2), which is no cancellation point.
 //
 // The counter of the eventfd is 0 or 1, unless a child of fork() uses the descriptor that it has inherited. A read or
-// write that waits for such a child could wait forever, with the big lock held. O_NONBLOCK cannot prevent that, because
-// the program would see the flag.
+// write that waits for such a child could wait forever, with the big lock held. O_NONBLOCK would prevent that, but the
+// program would see the flag.
 
 constexpr uint64_t kOne = 1;
 

@@ -25,7 +25,7 @@ class File {
   virtual ssize_t read(int, void*, size_t) { return -EINVAL; }
   virtual ssize_t write(int, const void*, size_t) { return -EINVAL; }
   virtual int ioctl(int, unsigned long, void*) { return -ENOTTY; }
-  /// Handles the close of the last descriptor. Called once, without the big lock.
+  /// Handles the close of the last descriptor. Called once. An override may take the big lock.
   virtual void closed() {}
   /// Returns the device number that fstat(2) shows, with the type of a character device. 0: fstat(2) is not changed.
   virtual dev_t device() const { return 0; }
@@ -40,7 +40,8 @@ std::shared_ptr<File> file_of(int fd);
 /// has no file.
 void file_dup(int from, int to);
 /// Removes @p fd from the table, because it is about to be closed or replaced. Calls closed() if @p fd was the last
-/// descriptor of its file. Does nothing if @p fd has no file.
+/// descriptor of its file, so the caller must not hold the big lock if that closed() takes it. Does nothing if @p fd
+/// has no file.
 void file_forget(int fd);
 /// Calls file_forget(), then closes @p fd.
 void file_close(int fd);

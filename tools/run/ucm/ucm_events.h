@@ -24,7 +24,7 @@ class UcmId;
 
 /// An event that the program has not read yet.
 struct UcmEvent {
-  std::shared_ptr<UcmId> id;     ///< its events_reported counts the event; for a request: the listening id
+  std::shared_ptr<UcmId> id;     ///< id whose events_reported counts the event; for a request: the listening id
   std::shared_ptr<UcmId> child;  ///< new id of a request, else null
   rdma_ucm_event_resp resp;
 };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file ucm_file.cc
 /// The file /dev/infiniband/rdma_cm and its commands (rdma/rdma_user_cm.h). A program writes each command by write(2).
-/// The response goes to an address that the command names. Each command makes its checks in the order of the kernel's
-/// ucma.c, because a request with two faults gets the error of the first check.
+/// The response goes to an address that the command names. A request with two faults gets the error of the first check,
+/// so the commands make their checks in the order of the kernel's ucma.c. The exception is the id: a handler that
+/// with_id() calls makes its checks after the look-up of the id, but ucma.c makes some of them before, as for REJECT.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <unistd.h>

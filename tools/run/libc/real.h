@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstddef>
 
-/// Declares a function of this library that programs call in place of libc's.
+/// Declares a function that other code can call in this library, as a rule in place of libc's function.
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 /// Exports such a function also under its second name, such as open64() for open(). On a 64-bit processor both do the

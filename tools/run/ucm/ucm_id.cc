@@ -174,7 +174,7 @@ int UcmId::bind_port(const Endpoint& addr) {
 }
 
 /// Returns -EADDRINUSE if the id is bound to the IPv6 wildcard address, would get IPv4 connections as well, does not
-/// share its port, and another process has the port in IPv4.
+/// share its port, and another socket has the port in IPv4.
 int UcmId::check_other_family() const {
   if (!src_.any() || src_.ipv4() || afonly_ || reuse_) return 0;
   const Endpoint v4 = endpoint_any(true, src_.port);

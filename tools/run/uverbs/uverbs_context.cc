@@ -25,7 +25,7 @@ ib_uverbs_query_device_resp device_attr() {
   return r;
 }
 
-/// Capabilities without which a provider cannot use this device. Under usiw-run every connection has a data socket.
+/// Capabilities without which a provider cannot use this device. Under usiw-run any connection may need a data socket.
 constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
 constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
 

@@ -83,19 +83,33 @@ static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pk
 }
 
 /*
- * Handles a datagram of the connection @c. In REQ_SENT it notes for the hint a datagram that cannot
- * be an answer of this wire version. In other states it ignores a malformed datagram. Neither draws
- * a RESET.
+ * Handles a datagram that cannot be the answer of a usiw to the REQ of @c, and notes it for the
+ * hint. A DATA, SHUTDOWN or SACK may be of an earlier connection of the 4-tuple: this host has
+ * forgotten that connection, for example at a restart, and the peer has not. The peer probes then
+ * whether this end still exists. The answer is the RESET that a port without a connection sends. It
+ * ends the earlier connection, so the next REQ is admitted.
+ */
+static void no_answer(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data,
+		      __u32 len, int malformed, void *buf)
+{
+	if (malformed == -EPROTONOSUPPORT)
+		usiw_cm_other_version(c, v->pkt.version);
+	else
+		usiw_cm_alien(c, data, len);
+	if (usiw_cm_look(data, len) == USIW_CM_LOOK_DATA)
+		answer(v, usiw_cm_build_stray_reset(data, len, buf));
+}
+
+/*
+ * Handles a datagram of the connection @c. Ignores a malformed one, except in REQ_SENT: see
+ * no_answer().
  */
 static void input_known(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data,
 			__u32 len, int malformed, __u64 now_us, void *buf)
 {
 	v->kind = USIW_CM_V_CONN;
 	if (c->state == USIW_CM_REQ_SENT && !answers(c, &v->pkt, malformed)) {
-		if (malformed == -EPROTONOSUPPORT)
-			usiw_cm_other_version(c, v->pkt.version);
-		else
-			usiw_cm_alien(c, data, len);
+		no_answer(v, c, data, len, malformed, buf);
 		return;
 	}
 	if (usiw_cm_look(data, len) == USIW_CM_LOOK_DATA) {

@@ -165,13 +165,38 @@ def test_memory_is_taken_away_while_it_is_sent(usiw_run):
     usiw_run([RUN_CASES, "memory/taken-away-while-it-is-sent"], ["--port", "socket"]).expect(0, 100)
 
 
+def compiled(name, where):
+    """The program of programs/`name`.c, made in the folder `where`."""
+    source = pathlib.Path(__file__).resolve().parent / "programs" / f"{name}.c"
+    subprocess.run(["gcc", "-O1", "-o", where / name, source, "-lrdmacm", "-libverbs"], check=True)
+    return where / name
+
+
+@pytest.mark.parametrize("port_kind", ["auto", "socket"])
+def test_killed_client_comes_back_from_its_port(usiw_run, tmp_path, port_kind):
+    """No datagram reports the end of the first client, as if its host had lost its power. The server still has that
+    connection when the next client sends a REQ from the same port. The server's probe ends it: the next REQ is
+    admitted, long before a time-out of either end."""
+    options = ["--port", port_kind]
+    client = compiled("from_port", tmp_path)
+    port, own = next_port(), next_port()
+    server = usiw_run([compiled("forked_listener", tmp_path), "serve", SERVER_IP, port], options).wait_listening(port)
+    to_server = [client, "127.0.0.2", own, SERVER_IP, port]
+    first = usiw_run(["env", "USIW_RUN_WATCHER=", *to_server], options)
+    first.wait_for("connected")
+    first.signal(signal.SIGKILL)
+    first.wait()
+    second = usiw_run(to_server, options)
+    second.wait_for("connected", timeout=5)
+    second.kill()
+    server.kill()
+
+
 @pytest.mark.parametrize("child", ["idle", "serve"])
 def test_listener_forks_and_dies_while_requests_wait(usiw_run, tmp_path, child):
     """The child has none of the parent's requests, and no socket of its port. So the clients get a clear error soon. If
     the child listens at the port, their next REQs reach it instead."""
-    program = tmp_path / "forked_listener"
-    source = pathlib.Path(__file__).resolve().parent / "programs" / "forked_listener.c"
-    subprocess.run(["gcc", "-O1", "-o", program, source, "-lrdmacm", "-libverbs"], check=True)
+    program = compiled("forked_listener", tmp_path)
     port = next_port()
     listener = usiw_run([program, "listen", SERVER_IP, port, child], stdin=subprocess.PIPE).wait_listening(port)
     clients = [usiw_run([program, "connect", SERVER_IP, port]) for _ in range(3)]

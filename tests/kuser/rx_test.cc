@@ -202,6 +202,28 @@ TEST_F(Rx, encap_rcv__alien) {
   drop_sent();
 }
 
+/// The peer has an older connection of the same 4-tuple and probes it. The answer ends that connection.
+TEST_F(Rx, encap_rcv__data_of_an_older_connection_while_the_req_waits) {
+  ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
+  mock_datagram req;
+  ASSERT_TRUE(mock_take(&req));
+  mock_datagram probe = {};
+  probe.from = req.to;
+  probe.from_port = req.to_port;
+  probe.to = req.from;
+  probe.to_port = req.from_port;
+  probe.len = sizeof(usiw_trp_hdr);
+  probe.data[8] = USIW_TRP_SACK << 4;
+  mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
+  for (int i = 0; i < 50; i++) mock_deliver(&probe, 8);
+  mock_run();
+  mock_datagram reset;
+  ASSERT_TRUE(mock_take(&reset));
+  EXPECT_EQ(reset.data[8], USIW_TRP_RESET << 4);
+  EXPECT_EQ(drop_sent(), 0u) << "at a bounded rate";
+  EXPECT_EQ(client_conn()->end.cm.state, USIW_CM_REQ_SENT);
+}
+
 TEST_F(Rx, encap_rcv__alien__of_no_connection_or_one_that_there_is) {
   establish();
   usiw_sock* us = static_cast<usiw_listener*>(listener.id.provider_data)->us;

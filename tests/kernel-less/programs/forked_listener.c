@@ -14,13 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MUST(call)                                                  \
-	do {                                                        \
-		if ((call) < 0) {                                   \
-			fprintf(stderr, "%s: %m\n", #call);         \
-			exit(1);                                    \
-		}                                                   \
-	} while (0)
+#include "must.h"
 
 static struct rdma_cm_id *endpoint(const char *address, const char *port, int flags)
 {

@@ -127,6 +127,28 @@ TEST(Input, connection__what_is_malformed_draws_nothing) {
   EXPECT_EQ(r.c.state, USIW_CM_ESTABLISHED);
 }
 
+// The server still has a connection of this 4-tuple that this host has forgotten, and probes it when a new REQ comes.
+TEST(Input, connection__data_of_an_earlier_one_draws_a_reset_while_the_req_waits) {
+  for (unsigned opcode = 0; opcode < 16; opcode++) {
+    Conn i = Conn::in(Role::kInitiator, State::kReqSent);
+    const bool answered = opcode == USIW_TRP_DATA || opcode == USIW_TRP_SHUTDOWN || opcode == USIW_TRP_SACK;
+    Datagram reset;
+    const usiw_cm_verdict v = input(&i.c, Raw(op(opcode), 70, 80), 14, reset.bytes);
+    EXPECT_EQ(v.kind, answered ? unsigned{USIW_CM_V_ANSWER} : unsigned{USIW_CM_V_CONN}) << opcode;
+    EXPECT_EQ(i.c.state, USIW_CM_REQ_SENT) << opcode;
+    EXPECT_EQ(v.actions, 0u) << opcode;
+    if (!answered) continue;
+    reset.len = v.len;
+    reset.decode();
+    EXPECT_EQ(reset.pkt.opcode, USIW_TRP_RESET);
+    EXPECT_EQ(reset.pkt.flags, USIW_TRP_F_STRAY);
+    EXPECT_EQ(reset.pkt.psn, 80u);
+    EXPECT_EQ(reset.pkt.ack_psn, 70u);
+  }
+  Conn installing = Conn::in(Role::kInitiator, State::kInstalling);
+  EXPECT_EQ(input(&installing.c, Raw(op(USIW_TRP_SACK), 70, 80)).kind, unsigned{USIW_CM_V_CONN});
+}
+
 TEST(Input, connection__data_counts_as_confirm) {
   Conn r = Conn::in(Role::kResponder, State::kAcceptSent);
   EXPECT_EQ(input(&r.c, Raw(op(USIW_TRP_DATA), kPeerIsn + USIW_TRP_MAX_WINDOW)).actions, 0u);

@@ -16,7 +16,7 @@
  *   R: REQ_RCVD -accept-> INSTALLING -ready-> ACCEPT_SENT -CONFIRM-> ESTABLISHED
  *   R: REQ_RCVD -reject-> LINGER (answers a repeated REQ) -> DEAD
  *   ESTABLISHED -disconnect-> CLOSING -closed-> LINGER -> DEAD
- *   INSTALLING to CLOSING -abort-> LINGER (sends RESET a few times) -> DEAD
+ *   REQ_SENT, INSTALLING to CLOSING -abort-> LINGER (sends RESETs if the ISN is known) -> DEAD
  *   REQ_SENT to CLOSING -RESET of the peer-> LINGER (answers it by RESET) -> DEAD
  *
  * Every state but IDLE, ESTABLISHED and DEAD has a time-out. After DEAD the object may be freed.
@@ -24,15 +24,15 @@
  *
  * Rules for the caller:
  * - The caller builds and sends the datagram of A_TX before the next call.
- * - A connection in REQ_RCVD may end (time-out, RESET, abort) before iw_cm has called accept or
- *   reject. It then returns RELEASE, but iw_cm still makes that call. So iw_cm's provider_data
- *   holds a reference of its own, which the caller drops when iw_cm calls accept or reject.
+ * - A connection in REQ_RCVD may end (time-out, RESET, abort) before the user has called accept or
+ *   reject. RELEASE is then returned, but the user may still make that call. So what names the
+ *   connection to the user must survive it: the module gives iw_cm an id, not a pointer.
  *   usiw_cm_accept() fails with -ECONNRESET in this case.
  * - An object in LINGER serves only the peer. The caller may drop it at any time, for a new
  *   connection of the same 4-tuple or when the device is removed.
- * - usiw_cm_receive() may return DEAD for a REQ: if the object is in LINGER and the REQ has another
- *   ISN, or if this end's attempt gives way to the REQ. The caller then treats the REQ as one that
- *   has no connection.
+ * - usiw_cm_receive() may return DEAD for a REQ: if a responder is in LINGER and the REQ has
+ *   another ISN, or if this end's attempt gives way to the REQ. The caller then treats the REQ as
+ *   one that has no connection.
  * - The caller answers DATA, SHUTDOWN and SACK on a 4-tuple without an object by
  *   usiw_cm_build_stray_reset(), at a bounded rate. So an end learns that its peer has forgotten
  *   the connection.
@@ -60,9 +60,9 @@ extern "C" {
 int usiw_cm_needs_pending(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt);
 
 /*
- * Returns the PSN of the PENDING that usiw_cm_needs_pending() calls for: the complement of this end's
- * ISN. PENDING must not carry the ISN itself. A peer without a connection answers PENDING by a
- * RESET with both PSNs of the PENDING, and a RESET with both ISNs would end this attempt.
+ * Returns the PSN of the PENDING that usiw_cm_needs_pending() calls for: the complement of this
+ * end's ISN. PENDING must not carry the ISN itself. A peer without a connection answers PENDING by
+ * a RESET with both PSNs of the PENDING, and a RESET with both ISNs would end this attempt.
  */
 __u32 usiw_cm_asked_isn(const struct usiw_cm_conn *c);
 
@@ -91,8 +91,8 @@ int usiw_cm_init_active(struct usiw_cm_conn *c, __u32 isn, __u16 ird, __u16 ord,
 
 /*
  * Sets up a responder from a decoded REQ, in state REQ_RCVD. Returns 0, or a positive enum
- * usiw_reject_reason with which to refuse the REQ: unknown features, an MTU below USIW_MIN_MTU, or
- * a window of 0 at this end.
+ * usiw_reject_reason with which to refuse the REQ: unknown features among the upper 16 bits, an MTU
+ * of either end below USIW_MIN_MTU, a window of 0 at this end, or another datagram than a REQ.
  */
 int usiw_cm_init_passive(struct usiw_cm_conn *c, const struct usiw_cm_packet *req, __u32 isn,
 			 __u16 mtu, __u16 window, __u64 now_us);
@@ -127,8 +127,8 @@ __u32 usiw_cm_reject(struct usiw_cm_conn *c, const void *pd, __u16 pd_len, __u64
  */
 __u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us);
 /*
- * Ends the connection at once, in any state. Sends REJECT in REQ_RCVD, else RESET if the peer's ISN
- * is known.
+ * Ends the connection at once. Sends REJECT in REQ_RCVD, else RESET if the peer's ISN is known.
+ * Changes nothing in LINGER and DEAD.
  */
 __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 abort_reason, __u64 now_us);
 /*
@@ -161,10 +161,11 @@ __u32 usiw_cm_report(struct usiw_cm_conn *c, __u32 kind, int error, __u64 now_us
 /* Handles a handshake datagram of the 4-tuple, decoded by usiw_cm_decode(). */
 __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);
 /*
- * Handles DATA, which counts as CONFIRM. The caller passes only DATA for which usiw_cm_confirms()
- * is true: its PSN is in [peer_isn, peer_isn + window), and its ACK PSN in [local_isn, local_isn +
- * window]. So neither a blind sender of DATA can confirm the connection, nor a peer that still has
- * an earlier connection of the 4-tuple.
+ * Handles DATA, SHUTDOWN or SACK, which counts as CONFIRM. The caller passes only a datagram for
+ * which usiw_cm_confirms() is true: its PSN is in [peer_isn, peer_isn + window), and its ACK PSN in
+ * [local_isn, local_isn + window], where window is USIW_TRP_MAX_WINDOW. So a sender that does not
+ * know the ISNs cannot confirm the connection, nor can a peer that still has an earlier connection
+ * of the 4-tuple.
  */
 __u32 usiw_cm_data_seen(struct usiw_cm_conn *c);
 /*
@@ -182,18 +183,21 @@ __u32 usiw_cm_timer(struct usiw_cm_conn *c, __u64 now_us);
  */
 __u32 usiw_cm_build(const struct usiw_cm_conn *c, void *buf);
 
-/* Builds the ACCEPT with PENDING that answers @req. @isn: ISN of this end. Returns the length. */
+/*
+ * Builds the ACCEPT with PENDING that answers @req. @isn: its PSN, which is the ISN of this end or
+ * usiw_cm_asked_isn(). Returns the length.
+ */
 __u32 usiw_cm_build_pending(const struct usiw_cm_packet *req, __u32 isn, void *buf);
 
-/* Builds a REJECT to a REQ for which there is no connection object. Returns the length. */
+/* Builds a REJECT to @req without using a connection object. Returns the length. */
 __u32 usiw_cm_build_refusal(const struct usiw_cm_packet *req, __u8 reason, void *buf);
 
 /*
  * Builds the RESET that answers a datagram of no connection; @data, @len: its UDP payload. The
  * RESET has the PSNs of the datagram, exchanged. It has the flag STRAY if the datagram is DATA,
  * SHUTDOWN or SACK. In answer to ACCEPT and CONFIRM these PSNs are both ISNs, and the flag is not
- * set. Returns the length, or 0 if no answer must be sent (REQ, REJECT, RESET, a malformed
- * datagram).
+ * set. Returns the length, or 0 if no answer must be sent (REQ, REJECT, RESET, an unknown opcode,
+ * or no complete header). The function checks nothing else.
  */
 __u32 usiw_cm_build_stray_reset(const void *data, __u32 len, void *buf);
 

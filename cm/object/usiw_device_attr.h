@@ -3,10 +3,12 @@
  * Attributes of the device and of its port, as query_device and query_port report them.
  *
  * The module fills structures of the kernel, and usiw-run fills responses of uverbs. Their members
- * have the same names, so a macro fills either. A member that is not set here is 0: the device does
- * not have the feature. The limits are those of uapi/usiw_abi.h, by which requests are checked too.
- * tests/vm/programs/query_device.cc compares the reported values with them, with the module and
- * under usiw-run.
+ * have the same names, so a macro fills either. The callers add the members whose names differ or
+ * that only one structure has. Every other member is 0: the device does not have the feature.
+ *
+ * The limits are those of uapi/usiw_abi.h and uapi/usiw_wire.h, by which requests are checked too.
+ * tests/vm/programs/query_device.cc compares the reported values with these limits, with the module
+ * and under usiw-run.
  */
 #ifndef USIW_DEVICE_ATTR_H
 #define USIW_DEVICE_ATTR_H
@@ -35,7 +37,7 @@
 
 /*
  * Fills @attr, a zeroed struct ib_device_attr or ib_uverbs_query_device_resp. The caller adds the
- * GUIDs and the number of SGEs, whose names differ.
+ * GUIDs, the number of SGEs, and the members that only one of the structures has.
  */
 #define usiw_fill_device_attr(attr, page_size)						\
 do {											\
@@ -63,7 +65,10 @@ do {											\
 	(attr)->max_pkeys = USIW_PKEYS;							\
 } while (0)
 
-/* Returns the largest value of enum ib_mtu that does not exceed @mtu, bytes. */
+/*
+ * Returns the largest value of enum ib_mtu that does not exceed @mtu, bytes. IB_MTU_256 also stands
+ * for a smaller @mtu.
+ */
 static inline __u8 usiw_mtu_named(__u32 mtu)
 {
 	__u8 named = 1;			/* 256 */
@@ -88,7 +93,7 @@ static inline __u8 usiw_mtu_named(__u32 mtu)
 #define USIW_GIDS	1
 #define USIW_PKEYS	1
 
-/* A speed of verbs: its limit in Mbit/s, and values of enum ib_port_speed and ib_port_width. */
+/* A speed of verbs in Mbit/s (SDR 1x: 0), with its enum ib_port_speed and ib_port_width. */
 struct usiw_speed {
 	__u32 mbps;
 	__u16 speed;
@@ -96,8 +101,8 @@ struct usiw_speed {
 };
 
 /*
- * Returns the fastest speed of verbs that does not exceed @mbps, the speed of the netdev. SDR 1x
- * also stands for slower netdevs and for an unknown speed (@mbps 0).
+ * Returns the fastest speed of the table that does not exceed @mbps, the speed of the netdev. SDR
+ * 1x also stands for slower netdevs and for an unknown speed (@mbps 0).
  */
 static inline struct usiw_speed usiw_speed_named(__u32 mbps)
 {

@@ -25,15 +25,15 @@
 #define USIW_QPN_LAST		0xfffffeu
 
 /*
- * Number of completion vectors. One thread, the progress thread of the process on the device,
- * raises all completion events. No interrupt does, so several vectors would not spread them over
- * processors.
+ * Number of completion vectors. The threads that run the engine raise the completion events. No
+ * interrupt does, so several vectors would not spread the events over processors.
  */
 #define USIW_COMP_VECTORS	1
 
 /*
- * Parts of an STag: an index, which is never 0, and a key of eight random bits. Regions and windows
- * have different ranges of indices, so the index shows whether the STag names a region or a window.
+ * Parts of an STag: an index, which is never 0, and a key of eight bits, which is random at first.
+ * Regions and windows have different ranges of indices, so the index shows whether the STag names a
+ * region or a window.
  */
 #define USIW_MR_INDEX_FIRST	1u
 #define USIW_MR_INDEX_LAST	((__u32)USIW_MAX_MR - 1)
@@ -79,7 +79,7 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 					 USIW_ACCESS_OPTIONAL)
 /*
  * Access flags of a QP. Programs pass the flags of their regions here, so the kernel side accepts
- * every flag that it knows. The provider decides which rights the peer gets by them (rights_of() in
+ * every flag that it knows. The provider derives the peer's rights from the flags (rights_of() in
  * provider/engine/types.h).
  */
 #define USIW_ACCESS_OF_QP		USIW_ACCESS_KNOWN
@@ -87,8 +87,8 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 #define USIW_ACCESS_OF_WRITERS		(USIW_ACCESS_REMOTE_WRITE | USIW_ACCESS_REMOTE_ATOMIC)
 
 /*
- * Rights that a memory window may give; values of the same enums. LOCAL_WRITE is accepted and has
- * no effect.
+ * Access flags that a memory window may have; values of the same enums. LOCAL_WRITE is accepted and
+ * has no effect.
  */
 #define USIW_ACCESS_OF_WINDOWS		(USIW_ACCESS_LOCAL_WRITE | USIW_ACCESS_REMOTE_WRITE | \
 					 USIW_ACCESS_REMOTE_READ | USIW_ACCESS_REMOTE_ATOMIC | \
@@ -102,8 +102,8 @@ static inline __u32 usiw_stag_renewed(__u32 stag, __u32 random)
 #define USIW_DEVICE_CAPS_OF_WINDOWS	(1u << 17 | 1u << 21 | 1u << 24)
 
 /*
- * Operations that work on a region with ON_DEMAND; values of enum ib_odp_general_cap_bits and
- * ib_odp_transport_cap_bits, and of the same enums of libibverbs.
+ * Kinds of ON_DEMAND regions, and operations that work on them; values of enum
+ * ib_odp_general_cap_bits and ib_odp_transport_cap_bits, and of the same enums of libibverbs.
  */
 #define USIW_ODP_GENERAL_CAPS		0x3u	/* explicit regions, and the implicit one */
 #define USIW_ODP_RC_CAPS		0x3fu	/* all operations, receives of an SRQ too */
@@ -216,8 +216,8 @@ static inline int usiw_check_cqe(__u32 cqe)
 }
 
 /*
- * Checks READ depths. @ird: READs that a QP serves at a time. @ord: READs that it has outstanding
- * at a time.
+ * Checks READ depths. @ird: READs and atomics that a QP serves at a time. @ord: READs and atomics
+ * that it has outstanding at a time.
  */
 static inline int usiw_check_depths(__u32 ird, __u32 ord)
 {
@@ -227,7 +227,7 @@ static inline int usiw_check_depths(__u32 ird, __u32 ord)
 /*
  * Returns the IPv4 TOS or IPv6 traffic class of a connection's datagrams. @tos: value that the user
  * has set (RDMA_OPTION_ID_TOS). Its two lowest bits belong to ECN and are cleared, as TCP does.
- * Only the engine sets them, if the peer reports CE.
+ * Only the provider sets ECT(0) there, for a peer that can report CE.
  */
 static inline __u8 usiw_traffic_class(__u8 tos)
 {

@@ -4,8 +4,8 @@
  *
  * The module and usiw-run check, store and report them by the macros here. Attributes that control
  * the transport of InfiniBand (timers, PSNs, the peer's QPN) have no effect. query_qp reports them
- * as they were set. The two ends of a connection agree on READ depths and path MTU. query_qp then
- * reports the agreed values.
+ * as they were set. The two ends of a connection agree on READ depths, and query_qp then reports
+ * the agreed depths. It reports the path MTU of the netdev, whatever modify_qp has set.
  */
 #ifndef USIW_QP_ATTRS_H
 #define USIW_QP_ATTRS_H
@@ -41,7 +41,7 @@
  */
 #define USIW_QP_REFUSED	(USIW_QP_CAP | USIW_QP_ALT_PATH | USIW_QP_PATH_MIG_STATE | USIW_QP_QKEY)
 
-/* Attributes of a QP, as modify_qp has set them. */
+/* Attributes of a QP, as modify_qp or the connection has set them. */
 struct usiw_qp_attrs {
 	__u32 access_flags;
 	__u32 dest_qp_num;
@@ -51,7 +51,7 @@ struct usiw_qp_attrs {
 	__u8 retry_cnt;
 	__u8 rnr_retry;
 	__u8 min_rnr_timer;
-	__u8 ird;		/* READ depths: as set, then as the connection has agreed */
+	__u8 ird;		/* READ depths: as set, then as both ends have agreed */
 	__u8 ord;
 };
 
@@ -92,8 +92,9 @@ do {											\
 } while (0)
 
 /*
- * Stores in @kept the attributes of @attr that @mask names, after their check. @state: enum
- * usiw_qp_state.
+ * Stores in @kept the attributes of @attr that @mask names, after their check. In a connected state
+ * the agreed READ depths stay. The path MTU, the port number and the P_Key index are not stored,
+ * because query_qp does not need them. @state: enum usiw_qp_state.
  */
 #define usiw_keep_qp_attrs(kept, attr, mask, state)					\
 do {											\

@@ -2,8 +2,8 @@
 /*
  * States of a QP, as modify_qp sets them and query_qp reports them, for the module and usiw-run.
  *
- * rdma_cm makes the connections, so a QP enters RTS by a connection and not by modify_qp. A program
- * may move its QP as follows:
+ * rdma_cm makes the connections, so a connection moves a QP to RTS. modify_qp only leads back to
+ * RTS from SQD. A program may move its QP as follows:
  *
  *	from		to
  *	RESET		RESET INIT RTR ERR	a new QP is shown as INIT: usiw_qp_state_shown()

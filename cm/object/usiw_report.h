@@ -20,8 +20,8 @@
 #define USIW_MAX_ERRNO	4095
 
 /*
- * True if the port in a report is valid. Only a provider that has agreed to report ports does so.
- * @caps: USIW_CAP_* that both sides have agreed on.
+ * True if the port in a report is valid. A PORT report requires USIW_CAP_PORT_REPORT. Any other
+ * report has zeros there. @caps: USIW_CAP_* that both sides have agreed on.
  */
 static inline int usiw_reported_port_is_valid(const struct usiw_qp_report *report, __u64 caps)
 {

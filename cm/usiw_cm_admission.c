@@ -19,9 +19,9 @@
 /* ---- Shares of the listeners ------------------------------------------- */
 
 /*
- * Takes one of @pool for a listener that has already taken @beyond of it. Returns false if fewer
- * are left than the rule permits. Several ports use a pool at the same time without a common lock,
- * so @used is atomic.
+ * Takes one of @pool for a listener that has already taken @beyond of it. Returns false unless more
+ * than @beyond are left. Several ports use a pool at the same time without a common lock, so @used
+ * is atomic.
  */
 static int pool_take(struct usiw_cm_pool *pool, __u32 beyond)
 {
@@ -49,7 +49,7 @@ static int take(struct usiw_cm_pool *pool, __u32 *own, __u32 limit)
 	return 1;
 }
 
-/* Returns one that take() has taken. */
+/* Gives back one slot or waiting entry that take() has granted. */
 static void give(struct usiw_cm_pool *pool, __u32 *own)
 {
 	if (*own > USIW_CM_RESERVED)
@@ -65,9 +65,7 @@ static void give(struct usiw_cm_pool *pool, __u32 *own)
 
 static __u32 hash_of(const struct usiw_cm_admission *adm, const struct usiw_cm_tuple *tuple)
 {
-	/*
-	 * No cookie is made for this epoch, so the hash of a tuple is not the ISN of any PENDING.
-	 */
+	/* No PENDING is sent in this epoch, so no PENDING shows a peer the hash of a tuple. */
 	return usiw_cm_cookie(adm->net->key, tuple, 0, ~(__u32)0);
 }
 
@@ -178,7 +176,7 @@ static void see(struct usiw_cm_admission *adm, struct usiw_cm_req *req, int prov
 }
 
 /*
- * Returns the slot or the waiting entry that @req has taken, and changes to @state, in which an
+ * Gives back the slot or the waiting entry that @req has taken, and changes to @state, in which an
  * entry has neither.
  */
 static void retire(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state)
@@ -223,7 +221,8 @@ static void put_out(struct usiw_cm_admission *adm, struct usiw_cm_req *req,
 /* ---- Slots ------------------------------------------------------------- */
 
 /*
- * Takes a slot of @l, or returns false. REQs that are not proven may use half of the backlog only.
+ * Takes a slot of @l, or returns false. A REQ that is not proven gets a slot only if the slots
+ * taken are fewer than half of the backlog, rounded up.
  */
 static int take_slot(struct usiw_cm_listener *l, int proven)
 {
@@ -286,8 +285,8 @@ static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, 
 
 /*
  * Makes @req wait for @l. If take() grants @l no further waiting entry, @req replaces the one that
- * victim() chooses. Drops @req if it may replace none, or if another listener takes the freed entry
- * first.
+ * victim() chooses. Drops @req if it may replace none, or if take() still grants none, because
+ * other listeners have taken too many.
  */
 static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *l,
 		  struct usiw_cm_req *req, __u64 now_us)
@@ -307,7 +306,8 @@ static void queue(struct usiw_cm_admission_verdict *v, struct usiw_cm_listener *
 }
 
 /*
- * Holds a REQ for the next listener, if a listener has left a moment ago. Otherwise refuses it.
+ * Holds a REQ for the next listener, if a listener has left a moment ago and fewer than
+ * USIW_CM_MAX_HELD REQs are held. Otherwise refuses it.
  * Some programs close their listener after a first connection and listen again. They rely on the
  * order of the requests that arrive in between (perftest -R does). If such a request were refused,
  * its peer would repeat it after later requests.
@@ -400,8 +400,8 @@ static void repeated(struct usiw_cm_admission_verdict *v, struct usiw_cm_admissi
 	if (req->proven)
 		known->isn = req->isn;
 	/*
-	 * A slot may be free for the entry: one that only a proven entry may have, or one that the
-	 * entry did not get while it was stale.
+	 * A slot may be free for the entry: one that only a proven entry may have, one that the
+	 * entry did not get while it was stale, or one that another listener has returned.
 	 */
 	if (known->state == USIW_CM_R_QUEUED)
 		offer(known->listener, now_us);

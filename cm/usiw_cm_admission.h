@@ -8,26 +8,26 @@
  *
  *   no listener                 HELD for a moment after a listener has left, else refused
  *   listener, free slot         admitted
- *   listener, no free slot      QUEUED and answered by PENDING, until a slot is returned
+ *   listener, no free slot      answered by PENDING, and QUEUED until a slot is returned; dropped if
+ *                               it gets no waiting entry
  *
  * A REQ is *proven* if its sender receives at the address that it claims. PENDING carries an ISN
  * that is a keyed hash of the 4-tuple and of the peer's ISN, so nothing has to be remembered for
- * it. A REQ that has this ISN as its ACK PSN is proven. Half of each backlog is for proven REQs
- * only. Proven REQs also get slots first, and they replace entries that are not proven. So REQs
- * from forged addresses cannot keep proven REQs out.
+ * it. A REQ that has this ISN as its ACK PSN is proven. Half of each backlog, rounded down, is for
+ * proven REQs only. Proven REQs also get slots first, and they replace waiting entries that are not
+ * proven. So REQs from forged addresses cannot take all slots of a backlog of 2 or more.
  *
- * The listeners of a namespace share slots and waiting entries. Each listener also has a
- * reserved number of both. Beyond that number a listener may take one more only while more are left
- * than it has already taken beyond it.
+ * The listeners of a namespace share slots and waiting entries. Each listener also has a reserved
+ * number of both. A listener that has used up its reserve may take one more only while more are
+ * left than it has already taken beyond its reserve.
  *
  * There is one admission for each (network namespace, port), and one struct usiw_cm_admission_net
  * for each namespace. The host serialises all calls on an admission and its listeners. It owns the
  * memory of the entries, keeps the datagram with each, and passes random keys and the time. It may
  * call several admissions of a namespace at the same time.
  *
- * The cost of a REQ does not depend on the number of listeners at the port, and grows with the
- * logarithm of the number of waiting REQs. Tests verify this
- * by the member @entries_read.
+ * The cost of a REQ does not depend on the number of listeners at the port. As a rule it grows with
+ * the logarithm of the number of waiting REQs. Tests verify this by the member @entries_read.
  */
 #ifndef USIW_CM_ADMISSION_H
 #define USIW_CM_ADMISSION_H
@@ -74,7 +74,8 @@ struct usiw_cm_admission_net {
  * @admission:	NULL after the listener has left
  * @net:	namespace of the admission
  * @backlog:	number of slots, at least 1
- * @open:	number of slots taken: by admitted REQs until CONFIRM, and by OFFERED entries
+ * @open:	number of slots taken: by OFFERED entries, and by admitted REQs until CONFIRM or the
+ *		end of the connection
  * @queued:	number of QUEUED entries
  * @waiting:	QUEUED entries in the order of arrival. [0]: those not proven, [1]: proven ones
  * @seen:	the same entries in the order of their latest datagrams
@@ -160,8 +161,8 @@ struct usiw_cm_admission {
 };
 
 enum usiw_cm_admission_kind {
-	USIW_CM_ADM_DROP,		/* nothing to do */
-	USIW_CM_ADM_ADMIT,	/* make a connection with @isn, which has a slot of the listener */
+	USIW_CM_ADM_DROP,		/* make no connection, and keep no entry */
+	USIW_CM_ADM_ADMIT,	/* make a connection with @isn. It has a slot of the listener */
 	USIW_CM_ADM_KEPT,		/* keep the entry in memory until a call returns it */
 	USIW_CM_ADM_REFUSE,	/* answer by a REJECT: nobody listens */
 };
@@ -182,8 +183,8 @@ void usiw_cm_admission_join(struct usiw_cm_admission *adm, struct usiw_cm_listen
 			    __u32 backlog);
 
 /*
- * Removes @l from the listeners of its port. The entries that wait for @l are held for the next
- * listener. Returns those that cannot be held, which the host frees: a chain by ->next.
+ * Removes @l from the listeners of its port. Its QUEUED and OFFERED entries are held for the next
+ * listener. Returns those that are stale or too many, which the host frees: a chain by ->next.
  */
 struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 now_us);
 
@@ -223,7 +224,8 @@ struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *adm, __u64 
 int usiw_cm_admission_discard(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u64 now_us);
 
 /*
- * Removes the QUEUED entries that are stale. Returns them for the host to free: a chain by ->next.
+ * Removes the QUEUED entries that are stale, if adm->sweep_us has come. Returns them for the host
+ * to free: a chain by ->next.
  */
 struct usiw_cm_req *usiw_cm_admission_expire(struct usiw_cm_admission *adm, __u64 now_us);
 
@@ -242,7 +244,8 @@ __u64 usiw_cm_admission_deadline(const struct usiw_cm_admission *adm);
 
 /*
  * Handles a RESET (@pkt) for which there is no connection. If its ISNs are those of a waiting
- * entry, the peer has given up: removes the entry and returns it. Returns NULL otherwise.
+ * entry, the peer has given up: removes the entry and returns it. Returns NULL otherwise. An entry
+ * that is OFFERED, or that usiw_cm_admission_next() has returned, does not wait and stays.
  */
 struct usiw_cm_req *usiw_cm_admission_withdraw(struct usiw_cm_admission *adm,
 					       const struct usiw_cm_tuple *tuple,

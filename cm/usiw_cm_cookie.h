@@ -4,7 +4,8 @@
  *
  * This is the ISN that the connection will have. If the host had to remember it, a flood of REQs
  * could fill that memory. So the ISN is a keyed hash (SipHash-2-4) of the 4-tuple, the peer's ISN
- * and an epoch: a repeated REQ gets the same ISN, and nothing is remembered.
+ * and an epoch: a REQ that is repeated in the same epoch gets the same ISN, and nothing is
+ * remembered. The admission also uses the function to hash 4-tuples.
  */
 #ifndef USIW_CM_COOKIE_H
 #define USIW_CM_COOKIE_H
@@ -17,7 +18,7 @@ extern "C" {
 
 /*
  * Returns the ISN, never 0, for the PENDING that answers a REQ of @tuple with the PSN @peer_isn.
- * @key: random and secret. @epoch changes about every minute, so that an old ISN becomes useless.
+ * @key: random and secret. @epoch changes every 67 s, so that an old ISN becomes useless.
  */
 __u32 usiw_cm_cookie(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u32 peer_isn,
 		     __u32 epoch);

@@ -20,8 +20,8 @@
 #include "usiw_cm_path.h"
 
 /*
- * Checks the invariants of an end. A debug kernel warns of the first one that is broken. A build
- * with USIW_CM_CHECK aborts.
+ * Checks the invariants of an end. A debug kernel warns of the first one that is broken. In user
+ * space, a build with USIW_CM_CHECK prints it and aborts. Other builds check nothing.
  */
 #if defined(__KERNEL__)
 static void assert_sound(const struct usiw_cm_end *end)
@@ -88,7 +88,7 @@ static __u32 reply(struct usiw_cm_end *end, int status, __u64 now_us)
 	return status ? 0 : usiw_cm_abort(&end->cm, USIW_ABORT_LOCAL, now_us);
 }
 
-/* Returns the slot of the backlog and moves the QP to RTS, if the connection is open. */
+/* If the connection is open, gives back the slot of the backlog and moves the QP to RTS. */
 static void established(struct usiw_cm_end *end)
 {
 	if (end->cm.state != USIW_CM_ESTABLISHED)

@@ -18,7 +18,8 @@
  *   refers to the end.
  *
  * Each call below runs the state machine, carries out its actions from the lowest bit to the
- * highest, and arms the clock. docs/control-plane.md draws the states.
+ * highest, and arms the clock. Exceptions are usiw_cm_end_init(), _attach(), _leave() and the calls
+ * that only return a value. docs/control-plane.md draws the states.
  */
 #ifndef USIW_CM_END_H
 #define USIW_CM_END_H
@@ -45,13 +46,13 @@ void usiw_cm_end_attach(struct usiw_cm_end *end, __u8 ports);
 
 /*
  * Connects. The host has called usiw_cm_init_active() for end->cm, and usiw_cm_end_attach(). From
- * here on the user gets exactly one REPLY.
+ * here on the user gets exactly one REPLY, unless it leaves (usiw_cm_end_leave()).
  */
 void usiw_cm_end_connect(struct usiw_cm_end *end, __u64 now_us);
 /*
  * Accepts. The host has called usiw_cm_init_passive() for end->cm, usiw_cm_end_may_accept() and
- * usiw_cm_end_attach(). If the call returns 0, the user gets exactly one ESTABLISHED. If it returns
- * an error of usiw_cm_accept(), no notice follows.
+ * usiw_cm_end_attach(). If the call returns 0, the user gets exactly one ESTABLISHED, unless it
+ * leaves. If the call returns an error of usiw_cm_accept(), no notice follows.
  */
 int usiw_cm_end_accept(struct usiw_cm_end *end, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		       __u64 now_us);
@@ -72,7 +73,7 @@ void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_abort_reason reason, _
 void usiw_cm_end_leave(struct usiw_cm_end *end);
 /*
  * Ends the connection and forgets it, without LINGER, because the device is being removed. The peer
- * gets one datagram, as in usiw_cm_abort().
+ * gets at most one datagram, as usiw_cm_abort() describes.
  */
 void usiw_cm_end_flush(struct usiw_cm_end *end, __u64 now_us);
 /*
@@ -92,18 +93,20 @@ void usiw_cm_end_report(struct usiw_cm_end *end, const struct usiw_qp_report *re
 /* ---- The network ---- */
 
 /*
- * Handles a handshake datagram of the 4-tuple as usiw_cm_input() does, and carries out the actions
- * of the verdict. The host carries out the rest of the verdict.
+ * Handles a datagram of the 4-tuple as usiw_cm_input() does, and carries out the actions of the
+ * verdict. The host carries out the rest of the verdict.
  */
 void usiw_cm_end_input(struct usiw_cm_end *end, struct usiw_cm_verdict *verdict, const void *data,
 		       __u32 len, void *answer, __u64 now_us);
-/* Handles DATA for which usiw_cm_confirms() is true. */
+/* Handles DATA, SHUTDOWN or SACK for which usiw_cm_confirms() is true. */
 void usiw_cm_end_data_seen(struct usiw_cm_end *end, __u64 now_us);
 /* Handles an ICMP message for which usiw_cm_quotes() is true. */
 void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_answer answer, __u64 now_us);
 /*
  * Looks up the route, which may have changed, and shows the engine the new path if it differs.
- * Without a route, or while the MAC of the next hop is not known, the connection goes on as before.
+ * Without a route the connection goes on as before, and while the MAC of the next hop is not known
+ * it keeps the old MAC. If the route or a policy forbids raw packets, a connection that does not
+ * leave them in time ends.
  */
 void usiw_cm_end_follow(struct usiw_cm_end *end, __u64 now_us);
 

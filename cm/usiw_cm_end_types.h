@@ -31,7 +31,10 @@ enum usiw_cm_engine {
 	USIW_CM_ENGINE_READY,		/* the engine has reported READY, and sends */
 };
 
-/* The meaning of the present route for raw packets. */
+/*
+ * The meaning of the present route for raw packets. Only a look-up after CONNECT leads to
+ * FORBIDDEN. A connection that begins on such a route uses its data socket, and is FOLLOWED.
+ */
 enum usiw_cm_path {
 	USIW_CM_PATH_FOLLOWED,		/* neither of the following */
 	USIW_CM_PATH_ELSEWHERE,		/* raw packets do not reach the peer by the route */
@@ -42,8 +45,10 @@ enum usiw_cm_path {
  * struct usiw_cm_route - the present route of an end, as the host found it
  * @reason:	enum usiw_not_packet: why raw packets cannot use the route; NONE if they can
  * @local:	the route leads to this host
- * @mac_known:	@remote_mac is valid. If it is not, the host has begun to resolve it
- * @peer_ports:	ports (USIW_CM_*) of the other end, if that end is on this host and has a QP; else 0
+ * @mac_known:	@remote_mac is valid. If it is not although raw packets can use the route, the
+ *		kernel resolves it, because the handshake or the host has used the next hop
+ * @peer_ports:	ports (USIW_CM_*) of the other end, if that end is on this host and has a QP; 0 if
+ *		it is not, or if the host does not know (usiw-run)
  * @hop_limit:	IPv4 TTL or IPv6 hop limit
  * @mtu:	IP MTU, bytes
  * @local_mac:	MAC of the interface
@@ -134,8 +139,9 @@ struct usiw_cm_host {
  * @tos:	IPv4 TOS or IPv6 traffic class of the datagrams that it sends
  * @engine:	enum usiw_cm_engine
  * @path:	enum usiw_cm_path
- * @ports:	ports (USIW_CM_*) that its process can use; set by usiw_cm_end_attach(). A host may
- *		read it without the lock
+ * @ports:	ports (USIW_CM_*) that its process can use; set by usiw_cm_end_attach(), and reduced
+ *		to raw packets for a peer on this host that has nothing else. A host may read it
+ *		without the lock
  * @port:	1 + enum usiw_port_kind as the process reported it; 0: no report yet. A host may
  *		read it without the lock
  * @port_why:	enum usiw_port_why. A host may read it without the lock

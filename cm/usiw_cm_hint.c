@@ -94,7 +94,7 @@ static const char *refusal(__u8 reason)
 	case USIW_REJECT_FEATURES:
 	case USIW_REJECT_MALFORMED:
 		return "usiw answers, and does not understand: use the same version at both ends";
-	default:	/* the peer's program has rejected it: no hint */
+	default:	/* the peer's program has rejected it, or the reason is unknown: no hint */
 		return NULL;
 	}
 }

@@ -23,13 +23,13 @@ extern "C" {
 enum usiw_cm_answer usiw_cm_icmp4_answer(__u8 type, __u8 code);
 enum usiw_cm_answer usiw_cm_icmp6_answer(__u8 type, __u8 code);
 
-/* Notes a datagram, from the peer's address and port, with which no usiw answers a REQ. */
+/* Notes a datagram from the peer's address and port that no usiw sends as an answer to a REQ. */
 void usiw_cm_alien(struct usiw_cm_conn *c, const void *data, __u32 len);
 /* Notes that a usiw of another wire version has answered. */
 void usiw_cm_other_version(struct usiw_cm_conn *c, __u8 version);
 /*
- * Notes whether this host's firewall has stopped the REQ. @error: result of sending it, 0 or
- * -errno.
+ * Notes that this host's firewall has stopped the REQ, if @error is -EPERM. @error: result of
+ * sending a datagram, 0 or -errno.
  */
 void usiw_cm_unsent(struct usiw_cm_conn *c, int error);
 
@@ -40,7 +40,8 @@ void usiw_cm_unsent(struct usiw_cm_conn *c, int error);
  * @c:		connection whose A_EV_REPLY is being carried out
  * @buf:	USIW_CM_HINT_MAX bytes
  *
- * Return: false if there is no hint, because the attempt succeeded or the program knows the cause.
+ * Return: false if there is no hint: at a responder, after success, and after an error that the
+ * answer to the REQ does not explain further.
  */
 int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf);
 

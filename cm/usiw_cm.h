@@ -132,8 +132,8 @@ __u32 usiw_cm_disconnect(struct usiw_cm_conn *c, __u64 now_us);
  */
 __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 abort_reason, __u64 now_us);
 /*
- * Ends the connection without a datagram and without a notice. Use it only for an object in LINGER,
- * or for one of which no user and no engine knows.
+ * Ends the connection without a datagram and without a notice. The caller may use it only for an
+ * object in LINGER, or for one that no user and no engine knows.
  */
 __u32 usiw_cm_forget(struct usiw_cm_conn *c);
 /* Handles READY: the engine has installed the connection. */

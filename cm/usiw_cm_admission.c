@@ -146,8 +146,8 @@ static void enter_lists(struct usiw_cm_admission *adm, struct usiw_cm_req *req)
 
 /*
  * Changes the state of an entry. A QUEUED entry counts in @queued of its listener, and an OFFERED
- * entry has a slot. The caller has already taken these for the new state. It has also returned
- * those of the old state, or has passed them on.
+ * entry has a slot. The caller has already taken the waiting entry or slot of the new state, and
+ * has given back or passed on that of the old state.
  */
 static void enter(struct usiw_cm_admission *adm, struct usiw_cm_req *req, __u8 state,
 		  struct usiw_cm_listener *l)
@@ -268,9 +268,9 @@ int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us)
 /* ---- Waiting entries --------------------------------------------------- */
 
 /*
- * Returns the QUEUED entry of @l that a new REQ replaces, or NULL. Among the entries that are not
- * proven, that is the one without a repetition for the longest time. If all are proven, it is
- * chosen among all of them, but is replaced only if the new REQ is proven or the entry is stale.
+ * Returns the QUEUED entry of @l that a new REQ replaces, or NULL. Chooses the entry that was not
+ * repeated for the longest time among those that are not proven. If all are proven, chooses it
+ * among all, but returns NULL unless the new REQ is proven or the chosen entry is stale.
  */
 static struct usiw_cm_req *victim(const struct usiw_cm_listener *l, int proven, __u64 now_us)
 {

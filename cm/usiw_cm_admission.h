@@ -8,14 +8,14 @@
  *
  *   no listener                 HELD for a moment after a listener has left, else refused
  *   listener, free slot         admitted
- *   listener, no free slot      answered by PENDING, and QUEUED until a slot is returned; dropped if
- *                               it gets no waiting entry
+ *   listener, no free slot      answered by PENDING, and QUEUED until a slot is returned; dropped
+ *                               if it gets no waiting entry
  *
  * A REQ is *proven* if its sender receives at the address that it claims. PENDING carries an ISN
- * that is a keyed hash of the 4-tuple and of the peer's ISN, so nothing has to be remembered for
- * it. A REQ that has this ISN as its ACK PSN is proven. Half of each backlog, rounded down, is for
- * proven REQs only. Proven REQs also get slots first, and they replace waiting entries that are not
- * proven. So REQs from forged addresses cannot take all slots of a backlog of 2 or more.
+ * that is a keyed hash of the 4-tuple, the peer's ISN and the time, so the host need not remember
+ * the ISN. A REQ that has this ISN as its ACK PSN is proven. Half of each backlog, rounded down, is
+ * for proven REQs only. Proven REQs also get slots first, and they replace waiting entries that are
+ * not proven. So REQs from forged addresses cannot take all slots of a backlog of 2 or more.
  *
  * The listeners of a namespace share slots and waiting entries. Each listener also has a reserved
  * number of both. A listener that has used up its reserve may take one more only while more are
@@ -184,7 +184,8 @@ void usiw_cm_admission_join(struct usiw_cm_admission *adm, struct usiw_cm_listen
 
 /*
  * Removes @l from the listeners of its port. Its QUEUED and OFFERED entries are held for the next
- * listener. Returns those that are stale or too many, which the host frees: a chain by ->next.
+ * listener, except for those that the host has at the moment. Returns the entries that are stale or
+ * too many, which the host frees: a chain by ->next.
  */
 struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 now_us);
 
@@ -211,8 +212,9 @@ int usiw_cm_admission_return(struct usiw_cm_listener *l, __u64 now_us);
 
 /*
  * Returns the next entry that is due, or NULL if there is none. The host fetches all due entries in
- * this way before it handles a new datagram, after usiw_cm_admission_join(), and after a slot was
- * returned. It handles an entry as if its datagram had arrived just now, and passes the entry to
+ * this way after usiw_cm_admission_join(), after a slot was returned, and at
+ * usiw_cm_admission_deadline(). The module also does so before it handles a new datagram. The host
+ * handles an entry as if its datagram had arrived just now, and passes the entry to
  * usiw_cm_admission_request() or to usiw_cm_admission_discard().
  */
 struct usiw_cm_req *usiw_cm_admission_next(struct usiw_cm_admission *adm, __u64 now_us);

@@ -2,10 +2,10 @@
 /*
  * Computes the ISN that a PENDING carries.
  *
- * This is the ISN that the connection will have. If the host had to remember it, a flood of REQs
- * could fill that memory. So the ISN is a keyed hash (SipHash-2-4) of the 4-tuple, the peer's ISN
- * and an epoch: a REQ that is repeated in the same epoch gets the same ISN, and nothing is
- * remembered. The admission also uses the function to hash 4-tuples.
+ * This is the ISN that the connection will have. If the host had to remember the ISN of each REQ, a
+ * flood of REQs could fill its memory. So the ISN is a keyed hash (SipHash-2-4) of the 4-tuple, the
+ * peer's ISN and an epoch: a REQ that is repeated in the same epoch gets the same ISN, and nothing
+ * is remembered. The admission also uses the function to hash 4-tuples.
  */
 #ifndef USIW_CM_COOKIE_H
 #define USIW_CM_COOKIE_H

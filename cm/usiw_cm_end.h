@@ -37,8 +37,8 @@ void usiw_cm_end_init(struct usiw_cm_end *end, const struct usiw_cm_host *host, 
 		      const struct usiw_cm_tuple *tuple);
 
 /*
- * Sets the ports (USIW_CM_*) that the end may use. The host calls it when the end has got a QP and
- * a user, before it connects or accepts.
+ * Sets the ports (USIW_CM_*) that the end may use. The host calls this function when the end has
+ * got a QP and a user, before usiw_cm_end_connect() or usiw_cm_end_accept().
  */
 void usiw_cm_end_attach(struct usiw_cm_end *end, __u8 ports);
 

@@ -16,7 +16,7 @@
  *
  * Any other move fails with EINVAL and changes nothing.
  *
- * SQD means "send queue drained". The work requests that were posted before are completed. Then
+ * SQD means "send queue drained". Work requests that were posted before SQD are completed. Then
  * IBV_EVENT_SQ_DRAINED is raised, if en_sqd_async_notify asked for it. Work requests that are
  * posted in SQD wait until RTS. Receives and the peer's READs go on.
  *

@@ -161,8 +161,8 @@ __u32 usiw_cm_report(struct usiw_cm_conn *c, __u32 kind, int error, __u64 now_us
 /* Handles a handshake datagram of the 4-tuple, decoded by usiw_cm_decode(). */
 __u32 usiw_cm_receive(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us);
 /*
- * Handles DATA, SHUTDOWN or SACK, which counts as CONFIRM. The caller passes only a datagram for
- * which usiw_cm_confirms() is true: its PSN is in [peer_isn, peer_isn + window), and its ACK PSN in
+ * Handles DATA or SHUTDOWN, which counts as CONFIRM. The caller passes only a datagram for which
+ * usiw_cm_confirms() is true: its PSN is in [peer_isn, peer_isn + window), and its ACK PSN in
  * [local_isn, local_isn + window], where window is USIW_TRP_MAX_WINDOW. So a sender that does not
  * know the ISNs cannot confirm the connection, nor can a peer that still has an earlier connection
  * of the 4-tuple.
@@ -193,11 +193,11 @@ __u32 usiw_cm_build_pending(const struct usiw_cm_packet *req, __u32 isn, void *b
 __u32 usiw_cm_build_refusal(const struct usiw_cm_packet *req, __u8 reason, void *buf);
 
 /*
- * Builds the RESET that answers a datagram of no connection; @data, @len: its UDP payload. The
- * RESET has the PSNs of the datagram, exchanged. It has the flag STRAY if the datagram is DATA,
- * SHUTDOWN or SACK. In answer to ACCEPT and CONFIRM these PSNs are both ISNs, and the flag is not
- * set. Returns the length, or 0 if no answer must be sent (REQ, REJECT, RESET, an unknown opcode,
- * or no complete header). The function checks nothing else.
+ * Builds the RESET that answers a datagram of a connection that this host does not have. @data,
+ * @len: UDP payload of the datagram. The RESET has the PSNs of the datagram, exchanged. It has the
+ * flag STRAY if the datagram is DATA, SHUTDOWN or SACK. In answer to ACCEPT and CONFIRM these PSNs
+ * are both ISNs, and the flag is not set. Returns the length, or 0 if no answer must be sent (REQ,
+ * REJECT, RESET, an unknown opcode, or no complete header). The function checks nothing else.
  */
 __u32 usiw_cm_build_stray_reset(const void *data, __u32 len, void *buf);
 

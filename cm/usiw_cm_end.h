@@ -98,7 +98,7 @@ void usiw_cm_end_report(struct usiw_cm_end *end, const struct usiw_qp_report *re
  */
 void usiw_cm_end_input(struct usiw_cm_end *end, struct usiw_cm_verdict *verdict, const void *data,
 		       __u32 len, void *answer, __u64 now_us);
-/* Handles DATA, SHUTDOWN or SACK for which usiw_cm_confirms() is true. */
+/* Handles DATA or SHUTDOWN for which usiw_cm_confirms() is true. */
 void usiw_cm_end_data_seen(struct usiw_cm_end *end, __u64 now_us);
 /* Handles an ICMP message for which usiw_cm_quotes() is true. */
 void usiw_cm_end_icmp(struct usiw_cm_end *end, enum usiw_cm_answer answer, __u64 now_us);

@@ -41,22 +41,43 @@ def test_a_program_that_goes_on_trying_is_told_once(usiw_run, tmp_path):
     assert len(lines_of(client)) == 1, client.output
 
 
-def test_nobody_reads_what_the_program_says(usiw_run, tmp_path):
-    """Its stderr is a full pipe: attempts go on, and end, as if nothing had been said."""
+@contextlib.contextmanager
+def full_pipe():
+    """The writing end of a pipe that takes no byte more, and that nobody reads."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with contextlib.suppress(BlockingIOError):
         while os.write(writer, bytes(4096)):
             pass
     os.set_blocking(writer, True)
+    yield writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_nobody_reads_what_the_program_says(usiw_run, tmp_path):
+    """Its stderr is a full pipe: attempts go on, and end, as if nothing had been said."""
     progress = tmp_path / "progress"
-    with subprocess.Popen([usiw_run.path, path_of("traffic"), "persist", "--progress", progress, "--from", "127.0.0.2",
-                           "--to", "127.0.0.3", "--port", str(next_port())], stdout=subprocess.PIPE, stderr=writer,
-                          text=True) as client:
+    with full_pipe() as stderr, subprocess.Popen(
+            [usiw_run.path, path_of("traffic"), "persist", "--progress", progress, "--from", "127.0.0.2",
+             "--to", "127.0.0.3", "--port", str(next_port())], stdout=subprocess.PIPE, stderr=stderr,
+            text=True) as client:
         time.sleep(4)
         client.terminate()
         said, _ = client.communicate(timeout=60)
-    os.close(reader)
-    os.close(writer)
     assert client.returncode == 0
     assert int(re.search(r"^connecting: RDMA_CM_EVENT_REJECTED: (\d+)", said, re.M)[1]) > 1, said
+
+
+def test_nobody_reads_that_there_is_no_watcher(usiw_run):
+    """The line comes while a connection is made, and costs nothing when nobody takes it."""
+    port = next_port()
+    options = ["--port", "socket"]
+    server = usiw_run([path_of("traffic"), "server", "--to", "127.0.0.3", "--port", port], options)
+    server.wait_listening(port)
+    subprocess.run([usiw_run.path, "ibv_devices"], stdout=subprocess.DEVNULL, check=True)  # makes the tree for /sys
+    client = ["prlimit", "--fsize=0", usiw_run.path, *options, path_of("traffic"), "client", "--from", "127.0.0.2",
+              "--to", "127.0.0.3", "--port", str(port), "--rounds", "3"]
+    with full_pipe() as stderr:
+        subprocess.run(client, stdout=subprocess.PIPE, stderr=stderr, timeout=30, check=True)
+    server.kill()

@@ -2,8 +2,6 @@
 /// @file conn_act.cc
 /// The functions of struct usiw_cm_host, through which cm/ acts on user, QP, network and the tables of usiw-run.
 #include <arpa/inet.h>
-#include <poll.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <set>
@@ -17,7 +15,7 @@
 #include "tools/run/conn/qp.h"
 #include "tools/run/conn/watch.h"
 #include "tools/run/host/never_destroyed.h"
-#include "tools/run/libc/real.h"
+#include "tools/run/libc/print_line.h"
 
 namespace usiw::run {
 namespace {
@@ -35,10 +33,7 @@ void print_once(const std::string& key, const std::string& line) {
   constexpr size_t kMost = 20;
   auto& printed = never_destroyed<PrintedLines>();
   if (printed.size() >= kMost || !printed.insert(key).second) return;
-  // The caller holds the big lock, so the write must not block. If standard error is a full pipe, the line is lost.
-  pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
-  [[maybe_unused]] const ssize_t n = USIW_REAL(write)(STDERR_FILENO, line.data(), line.size());
+  print_line(line);
 }
 
 }  // namespace

@@ -11,13 +11,14 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "base/file_limit.h"
 #include "tools/run/conn/watch_table.h"
 #include "tools/run/host/settings.h"
 #include "tools/run/libc/file.h"
+#include "tools/run/libc/print_line.h"
 #include "tools/run/libc/real.h"
 
 /// libc's clone(2) under its second name. ThreadSanitizer interposes the first name and treats the call as a fork(2),
@@ -116,8 +117,9 @@ int watch_add(const Tuple& tuple, uint32_t local_isn, uint32_t peer_isn) {
   if (settings().watcher.empty() || g_watch_failed) return -1;
   if (g_watched == nullptr && !start_watcher()) {
     g_watch_failed = true;
-    fprintf(stderr, "usiw-run: no watcher: %s%s; if this process is killed, its peers wait for USIW_PEER_TIMEOUT\n",
-            strerror(errno), errno == EFBIG ? " (raise ulimit -f)" : "");
+    const int error = errno;
+    print_line(std::string("usiw-run: no watcher: ") + strerror(error) + (error == EFBIG ? " (raise ulimit -f)" : "") +
+               "; if this process is killed, its peers wait for USIW_PEER_TIMEOUT\n");
     return -1;
   }
   static size_t next = 0;

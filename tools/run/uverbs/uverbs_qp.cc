@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 
 #include "base/file_limit.h"
@@ -13,6 +12,7 @@
 #include "cm/object/usiw_limits.h"
 #include "tools/run/conn/conn.h"
 #include "tools/run/host/host.h"
+#include "tools/run/libc/print_line.h"
 #include "tools/run/uverbs/uverbs.h"
 
 namespace usiw::run {
@@ -106,9 +106,9 @@ int create_qp(UverbsContext& u, const Command& c, const ib_uverbs_create_qp& cmd
 void hint_own_connect() {
   static bool printed = false;
   if (!std::exchange(printed, true))
-    fputs("usiw-run: this program exchanges QP numbers by itself, but an iWARP device connects by rdma_cm only "
-          "(perftest: option -R; qperf: -cm 1)\n",
-          stderr);
+    print_line(
+        "usiw-run: this program exchanges QP numbers by itself, but an iWARP device connects by rdma_cm only "
+        "(perftest: option -R; qperf: -cm 1)\n");
 }
 
 int modify_qp(UverbsContext& u, const Command&, const ib_uverbs_modify_qp& cmd) {

@@ -44,7 +44,7 @@ void add(Values& to, const uint64_t* counters) {
 }
 
 /// Returns the number of a process in its own PID namespace: the last number in the line NSpid of its status file.
-/// Returns 0 if the process has gone.
+/// Returns 0 if there is no such line, for example because the process has gone.
 uint32_t inner_pid(const std::string& process) {
   std::ifstream status(process + "/status");
   for (std::string line; std::getline(status, line);) {
@@ -57,9 +57,9 @@ uint32_t inner_pid(const std::string& process) {
   return 0;
 }
 
-/// Opens what may be a memfd of another process. Returns a descriptor, or -1 if the file is not a regular file on
-/// tmpfs. A hostile process may offer a FIFO or a terminal, so open(2) must not block (O_NONBLOCK) or set a controlling
-/// terminal (O_NOCTTY).
+/// Opens what may be a memfd of another process. Returns a descriptor, or -1 if the file cannot be opened or is not a
+/// regular file on tmpfs. A hostile process may offer a FIFO or a terminal, so open(2) must not block (O_NONBLOCK) or
+/// set a controlling terminal (O_NOCTTY).
 int open_memory(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct statfs where;

@@ -30,7 +30,7 @@ std::string process_name(uint32_t pid) {
   return name;
 }
 
-/// Writes "name value" pairs, as many on a line as fit.
+/// Appends "name value" pairs to @p out, as many on a line as fit. Leaves out values of 0.
 void append_values(std::string& out, const Values& values, size_t indent) {
   std::string line;
   for (const auto& [name, value] : values) {
@@ -75,7 +75,7 @@ int take_module_sample(Nldev& nldev, const Options& options, Sample& out) {
     if (!options.device.empty() && device.name != options.device) continue;
     DeviceSample sample{.name = device.name};
     std::vector<QpInfo> qps;
-    // ENODEV: the device has gone meanwhile.
+    // The device may have gone meanwhile (ENODEV). Any error leaves it out.
     if (nldev.statistics(device, sample.counters) != 0 || nldev.qps(device, qps) != 0) continue;
     for (QpInfo& qp : qps) {
       if (options.qpn && qp.qpn != *options.qpn) continue;

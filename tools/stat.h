@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file stat.h
-/// `usiw stat`: counters of devices and QPs.
+/// `usiw stat`: prints the counters of devices and QPs.
 #ifndef USIW_TOOLS_STAT_H
 #define USIW_TOOLS_STAT_H
 
@@ -12,7 +12,7 @@
 namespace usiw::tools {
 
 std::string stat_text(const Sample& sample);  ///< several lines, without zeros
-std::string stat_json(const Sample& sample);  ///< one line, everything
+std::string stat_json(const Sample& sample);  ///< one line, with zeros, without gauges that have no value yet
 
 /// Returned by a command in place of an exit status: the caller prints the command's help.
 inline constexpr int kShowHelp = -1;

@@ -29,13 +29,15 @@ struct DeviceSample {
 
 using Sample = std::vector<DeviceSample>;
 
-/// Returns true if @p name is a gauge, which shows a present value. All other values are counters, which only grow.
+/// Returns true if @p name is a gauge, which shows a present value. All other values are counters.
 bool is_gauge(const std::string& name);
 
 /// Returns the name of a value of enum ibv_qp_state, or "?".
 const char* state_name(uint8_t state);
 
-/// Returns the counts since @p before: counters become differences (0 if one has gone backwards), gauges stay.
+/// Returns the counts since @p before: counters become differences (0 if one has gone backwards), gauges stay. A counter
+/// of a device goes backwards if a program under usiw-run ends. A device or QP that @p before does not have keeps its
+/// counts.
 Sample difference(const Sample& now, const Sample& before);
 
 }  // namespace usiw::tools

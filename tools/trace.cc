@@ -44,7 +44,8 @@ bool is_pid(const std::string& what) {
          std::all_of(what.begin(), what.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Returns the traces that process @p pid has open, as paths below /proc/PID/fd.
+/// Returns the paths below /proc/PID/fd of those open files of process @p pid that are named like a trace. Does not look
+/// into the files. @p error is set if the descriptors cannot be listed.
 std::vector<std::string> traces_of(const std::string& pid, std::error_code& error) {
   std::vector<std::string> out;
   for (const auto& entry : fs::directory_iterator("/proc/" + pid + "/fd", error)) {
@@ -64,8 +65,8 @@ int open_trace(const std::string& path, int access) {
   return open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
-/// Sets @p paths to the file that the user has named, or to the traces of the process. Returns 0, or an exit status
-/// after a line on stderr.
+/// Sets @p paths to the file that the user has named, or to the files of the process that are named like a trace.
+/// Returns 0, or an exit status after a line on stderr.
 int find(const Options& o, std::vector<std::string>& paths) {
   if (!is_pid(o.what)) {
     paths = {o.what};

@@ -88,7 +88,7 @@ std::string parse_trace(std::span<const std::byte> first, std::span<const std::b
     newest = std::max(newest, event.number);
     out.events.push_back(event);
   }
-  // The ring has space for the newest header.events events. Older ones are remains of torn writes.
+  // The ring has space for the newest header.events events only. A file with older ones is damaged or forged.
   std::erase_if(out.events, [&](const TraceEvent& e) { return newest - e.number >= header.events; });
   std::sort(out.events.begin(), out.events.end(),
             [](const TraceEvent& a, const TraceEvent& b) { return a.number < b.number; });

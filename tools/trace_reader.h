@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file trace_reader.h
-/// Reads a trace (uapi/usiw_trace.h). Another process writes the trace, perhaps at this moment, and may be hostile. For
-/// any content, the result is a list of events of known kinds with correct lengths.
+/// Reads a trace (uapi/usiw_trace.h). Another process writes the trace, perhaps at this moment, and may be hostile.
+/// Whatever the file contains, the result is an error, or a list of events of known kinds with consistent lengths.
 #ifndef USIW_TOOLS_TRACE_READER_H
 #define USIW_TOOLS_TRACE_READER_H
 

@@ -12,13 +12,13 @@ namespace usiw::tools {
 
 bool is_packet(const TraceEvent& event);
 
-/// Returns the event without time and QP: "RTO psn=0x1234 timeouts=1 next=0.8ms".
+/// Returns the event without time and QP: "RTO: psn=0x00001234 again, 1 in a row, next in 0.800 ms".
 std::string describe(const TraceEvent& event);
 
 /// Returns the addresses and ports of a connection: "10.0.0.1:7174 > 10.0.0.2:40000".
 std::string describe(const TraceFlow& flow);
 
-/// Returns the time of day, the QP and the event.
+/// Returns the local time of day, the QP and the event.
 std::string line_of(const Trace& trace, const TraceEvent& event);
 
 }  // namespace usiw::tools

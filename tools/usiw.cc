@@ -183,7 +183,7 @@ int refuse(const std::string& why) {
   return 2;
 }
 
-/// Prints the help of the command that the first word names, or the general help.
+/// Prints the help of the command that the first word of @p topic names, or the general help if there is no word.
 int help(std::span<char*> topic) {
   const Command* command = topic.empty() ? nullptr : find(topic[0]);
   if (!topic.empty() && command == nullptr) return refuse(std::string("no help on '") + topic[0] + "'");

@@ -42,7 +42,7 @@ local QN_OF = {
 local QUEUES = { [0] = "SEND", "READ request", "Terminate", "Atomic response" }
 local ATOMICS = { [0] = "FetchAdd", [2] = "CmpSwap" }
 local LAYERS = { [0] = "RDMAP", "DDP", "LLP" }
--- Keys: layer << 12 | error type << 8 | error code (RFC 5040 figure 11)
+-- Keys: layer << 12 | error type << 8 | error code (RFC 5040 figure 11; layer 1: RFC 5041)
 local ERRORS = {
   [0x0000] = "local catastrophic error",
   [0x0100] = "invalid STag", [0x0101] = "base or bounds", [0x0102] = "access rights",
@@ -423,8 +423,8 @@ local function looks_like_trp(tvb)
   return length == TRP_BYTES
 end
 
--- After one datagram of a connection has been recognised, Wireshark passes all its datagrams to the dissector, damaged
--- ones too.
+-- After one datagram of a connection has been recognised, Wireshark passes all datagrams of the connection to the
+-- dissector, damaged ones too.
 trp:register_heuristic("udp", function(tvb, pinfo, root)
   if not looks_like_trp(tvb) then return false end
   trp.dissector(tvb, pinfo, root)

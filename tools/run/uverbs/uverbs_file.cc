@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_file.cc
-/// The file uverbs0: opens it, decodes the commands of write(2), and closes it. The provider calls the functions at the
-/// end to lend its engine to this library (base/engine_loan.h).
+/// The file uverbs0: opens it, decodes the commands of write(2), and closes it. The functions at the end are for the
+/// provider, which lends its engine to this library by two of them and raises events of a CQ by the third
+/// (base/engine_loan.h).
 #include "tools/run/uverbs/uverbs.h"
 
 #include <sys/mman.h>
@@ -22,8 +23,8 @@ namespace usiw::run {
 
 namespace {
 
-/// An open uverbs0, which GET_CONTEXT makes a context. Its descriptor is a memfd that holds the counters pages. The
-/// page of the context is at offset 0.
+/// An open uverbs0. It becomes a context by the command GET_CONTEXT. Its descriptor is a memfd that holds the counters
+/// pages. The page of the context is at offset 0.
 class UverbsFile final : public File, public UverbsContext {
  public:
   ssize_t write(int fd, const void* buf, size_t count) override;
@@ -40,9 +41,9 @@ const UverbsMethod* find_method(uint32_t command, bool extended) {
   return nullptr;
 }
 
-/// Decodes a command and carries it out. Checks lengths in the kernel's order and with its errors: EINVAL for a header
-/// that does not fit the length of the command, ENOSPC for structures that are too short, EOPNOTSUPP for a command that
-/// the device does not have.
+/// Decodes a command and carries it out. Checks the headers in the kernel's order and with its errors: EINVAL for a
+/// header that is malformed or does not fit the length of the command, ENOSPC for structures that are too short,
+/// EOPNOTSUPP for a command that the device does not have. Returns @p count, or the -errno of a check or of the command.
 ssize_t UverbsFile::write(int fd, const void* buf, size_t count) {
   ib_uverbs_cmd_hdr hdr;
   if (count < sizeof hdr) return -EINVAL;
@@ -121,7 +122,7 @@ int open_uverbs() {
 
 }  // namespace usiw::run
 
-// ---- base/engine_loan.h: the provider calls these functions in place of a system call ----
+// ---- The functions of base/engine_loan.h, which the provider calls directly ----
 
 using namespace usiw::run;
 

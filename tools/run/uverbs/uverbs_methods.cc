@@ -65,7 +65,7 @@ int open_events(UverbsContext& u, uint64_t attr_at) {
 
 /// Copies a report of the program to @p report. The report of an older provider ends before the newer members, which
 /// are then 0. The report of a newer provider is longer, and the bytes that this version does not know must be 0. The
-/// kernel's core does the same for UVERBS_ATTR_STRUCT.
+/// kernel's core does the same for UVERBS_ATTR_STRUCT, except that it has no limit of kMost bytes.
 int copy_report(const ib_uverbs_attr& data, usiw_qp_report& report) {
   constexpr size_t kMost = 256, kLeast = offsetof(usiw_qp_report, port);
   uint8_t bytes[kMost] = {};

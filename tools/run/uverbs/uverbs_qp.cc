@@ -27,9 +27,8 @@ void fill_caps(const ibv_qp_cap& cap, Response& r) {
   r.max_inline_data = cap.max_inline_data;
 }
 
-/// Returns the number of a free page of the memfd for the counters of a QP. The page is all zeros. Returns 0 if there
-/// is no page, because the memfd cannot become longer (RLIMIT_FSIZE). Then the provider counts in its own memory, which
-/// no tool can read.
+/// Returns the number of a free page of the memfd for the counters of a QP. Returns 0 if the memfd cannot become longer,
+/// for example because of RLIMIT_FSIZE. Then the provider counts in its own memory, which no tool can read.
 uint32_t take_page(UverbsContext& u, int fd) {
   if (!u.free_pages.empty()) {
     const uint32_t page = u.free_pages.back();
@@ -44,8 +43,8 @@ void return_page(UverbsContext& u, int fd, Qp& qp) {
   const uint32_t page = qp.page;
   qp.state.hide(u.shown);
   if (page == 0) return;
-  // The next QP may get the page while the provider still maps it for this QP. They share counters then, and nothing
-  // else.
+  // Punching a hole fills the page with zeros. The next QP may get the page while the provider still maps it for this
+  // QP. The last counts of this QP then appear in the counters of the next one.
   if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, stat_page_at(page), stat_page_at(1)) == 0)
     u.free_pages.push_back(page);
 }
@@ -102,7 +101,8 @@ int create_qp(UverbsContext& u, const Command& c, const ib_uverbs_create_qp& cmd
   return 0;
 }
 
-/// Prints the reason once on stderr, because most programs print only "failed to modify QP to RTS".
+/// Prints once on stderr why a QP without a connection cannot become RTS, because most programs print only "failed to
+/// modify QP to RTS".
 void hint_own_connect() {
   static bool printed = false;
   if (!std::exchange(printed, true))
@@ -171,8 +171,8 @@ void end_qp(UverbsContext& u, Qp& qp) {
   }
   qp_remove(qp);
   u.async->purge(qp.async_events);
-  // A shared pointer of another function may keep the QP for a moment. The PD, the CQs and the SRQ must not be in use
-  // any more.
+  // A shared pointer of another function may keep the QP for a moment. Without these resets the PD, the CQs and the SRQ
+  // would count as in use until then, and the program could not destroy them.
   qp.pd.reset();
   qp.send_cq.reset();
   qp.recv_cq.reset();

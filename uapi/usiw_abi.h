@@ -17,7 +17,7 @@
  *   ignored.
  * - An action that one side must not take unless the other side understands it has a bit in the
  *   capability word (USIW_CAP_*). An unknown bit is ignored.
- * - A counters page has a fixed number of counters and gauges, more than there are today.
+ * - A counters page has space for more counters and gauges than there are today.
  * - Reserved and padding members are written as 0. Another value is refused in a request (EINVAL),
  *   and ignored elsewhere.
  *
@@ -97,10 +97,10 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_link_info) == 48, "usiw_link_info");
 /*
  * Kinds of ports. The response GET_CONTEXT and USIW_REPORT_PORT use these values.
  *
- * In the response they stand for the ports that the context may use, as the comments at the values say. The
- * module answers PACKET. usiw-run answers SOCKET or SHM, as its user asks. With SHM, or with PACKET and
- * USIW_CAP_DATA_SOCKET, the provider chooses a port for each connection (provider/port/choice.h). In
- * USIW_REPORT_PORT the value is the port of one connection.
+ * In the response they stand for the ports that the context may use, as the comments at the values
+ * say. The module answers PACKET. usiw-run answers SOCKET if its user asks for that port, and SHM
+ * otherwise. With SHM, or with PACKET and USIW_CAP_DATA_SOCKET, the provider chooses a port for each
+ * connection (provider/port/choice.h). In USIW_REPORT_PORT the value is the port of one connection.
  */
 enum usiw_port_kind {
 	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link, and data sockets that CONNECT
@@ -166,8 +166,8 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_create_qp_resp) == 24, "usiw_create_qp_res
 /*
  * MRs and MWs have no driver data. The standard response has the STag: lkey = rkey = STag =
  * (index << 8) | random low byte for an MR. An MW's rkey is built alike, and binding changes its low
- * byte. An index is unique per device. MRs have the indices 1 to USIW_MAX_MR - 1, and MWs the USIW_MAX_MW
- * indices that follow.
+ * byte. An index is unique per device; under usiw-run, per process. MRs have the indices 1 to
+ * USIW_MAX_MR - 1, and MWs the USIW_MAX_MW indices that follow.
  */
 
 /* ---- Events, kernel to provider: read(2) on the event file --------------- */
@@ -184,11 +184,11 @@ enum usiw_event_type {
 	USIW_EVENT_PROBE	= 4,
 	/* @link has the new state of the netdev. */
 	USIW_EVENT_LINK		= 5,
-	/* The device is being removed. No record follows. */
+	/* The device is being removed, or the context has ended. No record follows. */
 	USIW_EVENT_DEVICE_GONE	= 6,
 	/*
-	 * The path of the connection has changed. @conn.mtu is valid, from USIW_MIN_MTU up to the MTU of
-	 * CONNECT.
+	 * The path of the connection has changed. @conn.mtu is valid, from USIW_MIN_MTU up to the
+	 * MTU of the handshake. The provider does not exceed the MTU of CONNECT.
 	 *
 	 * With USIW_CAP_PORT_MOVE, USIW_CONN_F_PACKET in @conn.flags is set while raw packets are permitted
 	 * and reach the peer. While it is not set, @conn.not_packet is the reason. @conn.local_mac and
@@ -264,18 +264,20 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_conn_info) == 92, "usiw_conn_info");
 /* Reasons why a connection cannot use raw packets. */
 enum usiw_not_packet {
 	USIW_NOT_PACKET_NONE		= 0,
-	USIW_NOT_PACKET_NETDEV		= 1,	/* the route leaves by another interface */
-	USIW_NOT_PACKET_IPSEC		= 2,	/* a policy orders IPsec for this 4-tuple */
+	USIW_NOT_PACKET_NETDEV		= 1,	/* the route leaves by another interface, or the MAC
+						 * of the next hop is not known yet */
+	USIW_NOT_PACKET_IPSEC		= 2,	/* an IPsec policy applies to this 4-tuple */
 	USIW_NOT_PACKET_ENCAP		= 3,	/* the route adds headers */
-	USIW_NOT_PACKET_OWN		= 4,	/* this end has no raw port (USIW_CAP_SOCKETS_ONLY), or the
-						 * ends have agreed on USIW_FEATURE_MERGED */
+	USIW_NOT_PACKET_OWN		= 4,	/* this end cannot use raw packets on any route, or
+						 * the ends have agreed on USIW_FEATURE_MERGED */
 	USIW_NOT_PACKET_PEER		= 5,	/* the peer, on this host, has no raw port */
 };
 
 /* Reasons for an ABORT record. */
 enum usiw_abort_reason {
-	USIW_ABORT_LOCAL		= 0,	/* this host: QP set to ERROR, or handshake or end timed out */
-	USIW_ABORT_PEER_RESET	= 1,	/* the peer's kernel sent a RESET with both ISNs */
+	USIW_ABORT_LOCAL		= 0,	/* this host, for any other reason: QP set to ERROR,
+						 * timeout, raw packets forbidden ... */
+	USIW_ABORT_PEER_RESET	= 1,	/* a RESET with both ISNs has arrived */
 	USIW_ABORT_NO_CONFIRM	= 2,	/* no CONFIRM came for the ACCEPT */
 	USIW_ABORT_ADDRESS	= 3,	/* the local address or the device was removed */
 };
@@ -284,7 +286,7 @@ enum usiw_abort_reason {
 struct usiw_event {
 	__u32 type;			/* enum usiw_event_type */
 	__u32 qpn;			/* 0 for LINK and DEVICE_GONE */
-	__u32 conn_id;			/* names this connection of the QP, never 0 */
+	__u32 conn_id;			/* number of the connection, not 0. LINK, DEVICE_GONE: 0 */
 	__u32 reserved;
 	union {
 		struct usiw_conn_info conn;
@@ -351,14 +353,16 @@ enum usiw_qp_methods {
 
 enum usiw_qp_report_attrs {
 	USIW_ATTR_QP_REPORT_HANDLE = (1u << 12),	/* IDR, the QP, read access */
-	USIW_ATTR_QP_REPORT_DATA,			/* struct usiw_qp_report, or longer with zeros */
+	/* const struct usiw_qp_report. It may lack the last members, or be longer with zeros. */
+	USIW_ATTR_QP_REPORT_DATA,
 };
 
 enum usiw_report_kind {
 	USIW_REPORT_READY	= 1,	/* the connection of CONNECT is installed in the engine */
 	USIW_REPORT_REFUSED	= 2,	/* the connection could not be installed, because of @error */
 	USIW_REPORT_PEER_CLOSED	= 3,	/* the peer's SHUTDOWN has arrived; the QP is flushed */
-	USIW_REPORT_CLOSED	= 4,	/* the peer has acknowledged this end's SHUTDOWN; the QP is flushed */
+	USIW_REPORT_CLOSED	= 4,	/* the stream has ended after DISCONNECT; the QP is flushed.
+					 * As a rule the peer has acknowledged this end's SHUTDOWN */
 	USIW_REPORT_FAILED	= 5,	/* the engine has set the QP to ERROR, because of @error */
 	USIW_REPORT_ASYNC	= 6,	/* only raise @async_event for the QP */
 	USIW_REPORT_PORT	= 7,	/* the connection sends by @port. With USIW_CAP_PORT_REPORT only */
@@ -367,8 +371,8 @@ enum usiw_report_kind {
 /* A report of the provider about a QP. */
 struct usiw_qp_report {
 	__u32 kind;			/* enum usiw_report_kind */
-	__u32 conn_id;			/* as in the event. A report on an earlier connection is ignored,
-					 * and the call returns 0 */
+	__u32 conn_id;			/* as in the event. A report on an earlier connection only
+					 * raises @async_event, and the call returns 0 */
 	__s32 error;			/* 0 or -errno: ETIMEDOUT retries exhausted, ECONNRESET a stray
 					 * RESET that verified, EREMOTEIO Terminate received, EPROTO
 					 * Terminate sent, ENOMEM ... */
@@ -383,11 +387,11 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_qp_report) == 24, "usiw_qp_report");
 /* ---- Counters pages -------------------------------------------------------- */
 
 /*
- * Each context and each QP has a page. The process that owns it writes the page, and the kernel only
- * reads it. An event that belongs to a QP is counted in the page of the QP, any other event in the
- * page of a context. `rdma statistic show` adds up all pages, and `rdma resource show qp -dd` shows
- * the page of a QP. A process can write any value there, so the kernel only shows the values and
- * makes no decision by them.
+ * Each context and each QP has a page. The process that owns the page counts there, and the kernel
+ * reads the counts. An event that belongs to a QP is counted in the page of the QP, any other event
+ * in the page of a context. `rdma statistic show` adds up all pages, also those of contexts and QPs
+ * that are gone. `rdma resource show qp -dd` shows the page of a QP. A process can write any value
+ * there, so the kernel only shows the values and makes no decision by them.
  *
  * New counters are added before USIW_CNT_MAX, which stays below USIW_COUNTERS_ROOM. usiw_names.h has
  * their names. A module that does not know a counter does not show it.
@@ -417,7 +421,7 @@ enum usiw_counter {
 	USIW_CNT_DROP_WINDOW,		/* PSN outside the window */
 	USIW_CNT_DROP_RESET,		/* RESET that did not verify */
 	USIW_CNT_DROP_STATE,		/* not expected in the state of the QP */
-	USIW_CNT_DROP_NO_BUFFER,	/* no buffer left to park the datagram */
+	USIW_CNT_DROP_NO_BUFFER,	/* no buffer left to receive or to park the datagram */
 	USIW_CNT_DROP_EARLY,		/* early, neither placed nor parked: the peer sends it again */
 	USIW_CNT_TX_FULL,		/* the port accepted fewer datagrams than offered */
 	USIW_CNT_TERM_TX,		/* Terminates sent */
@@ -434,14 +438,14 @@ enum usiw_counter {
 	USIW_CNT_COMP_RNR,
 	USIW_CNT_COMP_ERR,		/* any other status */
 	USIW_CNT_CQ_OVERRUN,
-	USIW_CNT_RX_CE,			/* datagrams received with CE: congestion (RFC 3168) */
+	USIW_CNT_RX_CE,			/* DATA, SHUTDOWN received with CE: congestion (RFC 3168) */
 	USIW_CNT_TX_CE,			/* datagrams acknowledged by headers that report CE: an estimate */
 	USIW_CNT_MAX,
 };
 
 /*
- * Gauges: the state of a QP's connection at its latest timer. While the connection sends, that is an RTO
- * ago at most.
+ * Gauges: the state of a QP's connection, which the engine writes at timers and while datagrams are
+ * missing. While the connection sends, a gauge is an RTO old at most.
  */
 enum usiw_gauge {
 	USIW_GAUGE_SRTT_NS,		/* smoothed RTT; 0: not measured yet */
@@ -466,8 +470,8 @@ enum usiw_port_why {
 	USIW_PORT_WHY_FASTEST	= 2,	/* raw packets are permitted and reach the peer */
 	USIW_PORT_WHY_SAME_HOST	= 3,	/* the peer is on this host */
 	USIW_PORT_WHY_RIGHTS	= 4,	/* the process has no CAP_NET_RAW */
-	USIW_PORT_WHY_NETDEV	= 5,	/* the route leaves by another interface */
-	USIW_PORT_WHY_IPSEC	= 6,	/* a policy orders IPsec */
+	USIW_PORT_WHY_NETDEV	= 5,	/* as USIW_NOT_PACKET_NETDEV */
+	USIW_PORT_WHY_IPSEC	= 6,	/* as USIW_NOT_PACKET_IPSEC */
 	USIW_PORT_WHY_ENCAP	= 7,	/* the route adds headers */
 	USIW_PORT_WHY_BROKEN	= 8,	/* the raw port could not be opened */
 	USIW_PORT_WHY_ONLY	= 9,	/* nothing else was offered */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Names of the counters and gauges of usiw_abi.h, as rdma(8) and `usiw stat` show them. Two gauges hold values
- * of an enum, which have names here too. The module needs the names for rdma(8). `usiw stat`
- * needs them because it reads the pages of programs under usiw-run by itself.
+ * Names of the counters and gauges of usiw_abi.h, as rdma(8) and `usiw stat` show them, and names
+ * of the values of those two gauges that hold an enum. The module needs the names for rdma(8).
+ * `usiw stat` needs them because it reads the pages of programs under usiw-run by itself.
  */
 #ifndef USIW_NAMES_H
 #define USIW_NAMES_H
@@ -66,7 +66,10 @@
 	NAME(PORT, "data_port") \
 	NAME(PORT_WHY, "data_port_why")
 
-/* Values of USIW_GAUGE_PORT minus 1. The value 0 of the gauge is USIW_PORT_NAME_NONE. */
+/*
+ * Names of enum usiw_port_kind. USIW_GAUGE_PORT holds the kind plus 1. If the gauge is 0, the name
+ * is USIW_PORT_NAME_NONE.
+ */
 #define USIW_PORT_NAMES(NAME) \
 	NAME(PACKET, "packet") \
 	NAME(SOCKET, "socket") \

@@ -3,8 +3,9 @@
 /// Layout of a trace: a header page, a table of connections, and a ring of events.
 ///
 /// The engine writes the trace into memory that is shared with a file. `usiw trace` reads the file while the engine
-/// runs, or after the process has ended. Fields have the byte order of the processor. A process can write anything
-/// into its file, so a reader checks each value before it uses it.
+/// runs, or after the process has ended. Fields have the byte order of the processor unless their
+/// comment names another one. A process can write anything into its file, so a reader checks each
+/// value before it uses it.
 #ifndef USIW_TRACE_H
 #define USIW_TRACE_H
 
@@ -64,10 +65,10 @@ enum class TraceKind : uint16_t {
   kNotReady,    ///< PSN for which the peer has no receive posted
   kRnrRetry,    ///< PSN sent again, tries so far, ns until the next
   kUnsent,      ///< PSN that the port did not accept
-  kSpurious,    ///< PSN acknowledged (a retransmission before it was spurious)
+  kSpurious,    ///< ACK PSN by which the peer shows that a retransmission was spurious
   kDrop,        ///< PSN of the datagram, reason (enum usiw_counter)
   kHold,        ///< PSN parked, PSN that is missing
-  kRelease,     ///< PSN that was missing, PSN that is missing now
+  kRelease,     ///< PSN that was missing and has arrived, next PSN expected
   kNoReceive,   ///< PSN for which this end has no receive posted
   kProbe,       ///< number of keepalive probes without an answer
   kTermTx,      ///< a Terminate, as in vendor_err: 0x8000 | layer << 12 | type << 8 | code
@@ -76,7 +77,7 @@ enum class TraceKind : uint16_t {
   kPeerClosed,  ///< no arguments
   kFailed,      ///< errno
   kAbort,       ///< no arguments (the user or the kernel has ended the connection)
-  kMove,        ///< new port, old port, 1 if nothing arrived by the old one
+  kMove,        ///< new port, old port, number of times in a row that nothing got through
   kSkip,        ///< PSN that counts as arrived without its message, 1 if the peer is the end without a receive
   kEnd,
 };
@@ -84,7 +85,7 @@ enum class TraceKind : uint16_t {
 inline constexpr size_t kTraceKept = 96;  ///< an event has at most this many bytes of a datagram
 
 struct TraceEvent {
-  uint64_t number;   ///< 1 + number of the event. It differs while the event is being written
+  uint64_t number;   ///< 1 + number of the event; 0 while the event is being written
   uint64_t time_ns;  ///< CLOCK_MONOTONIC
   uint32_t qpn;
   uint32_t flow;     ///< TraceFlow::id

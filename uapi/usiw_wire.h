@@ -30,9 +30,10 @@
  * @ack_psn:	next PSN expected from the peer: all before it have been accepted. In the handshake and in
  *		RESET it is the ISN of the peer, or 0 in a REQ whose sender has not received that ISN by a PENDING
  * @opflags:	opcode in bits 15..12, flags in bits 11..0
- * @credit:	receive window: datagrams that the sender of this header accepts, counted from @ack_psn
+ * @credit:	DATA, SHUTDOWN, SACK: receive window, which is the number of datagrams that the
+ *		sender of this header accepts, counted from @ack_psn. Otherwise 0
  * @echo:	DATA, SHUTDOWN: time stamp of the sender in microseconds, modulo 2^16. SACK: time stamp of a
- *		datagram received, the latest one as a rule
+ *		datagram received, the latest one as a rule. Otherwise 0
  *
  * The header has 14 bytes, so that DDP starts 8-byte aligned after Ethernet (14), IPv4 (20) and UDP (8).
  */
@@ -76,9 +77,10 @@ enum usiw_trp_opcode {
 /* ACCEPT: no payload. The REQ has arrived, and the application has not decided yet. */
 #define USIW_TRP_F_PENDING	0x008
 /*
- * RESET: sent without connection state in answer to a stray datagram. psn and ack_psn are the ack_psn
- * and psn of that datagram. The engine verifies them by its windows. A RESET without this flag carries
- * both ISNs, and the kernel verifies them: these are 64 bits that an off-path attacker does not know.
+ * RESET: sent without connection state in answer to a stray DATA, SHUTDOWN or SACK. psn and ack_psn
+ * are the ack_psn and psn of that datagram. The engine verifies them by its windows. A RESET
+ * without this flag carries both ISNs, and the kernel verifies them: these are 64 bits that an
+ * off-path attacker does not know.
  */
 #define USIW_TRP_F_STRAY	0x010
 /* DATA, SHUTDOWN, SACK: the sender sees ECN CE on the datagrams that it receives, and reports it by CE_COUNT. */
@@ -181,7 +183,7 @@ enum usiw_reject_reason {
 	USIW_REJECT_VERSION	= 2,
 	USIW_REJECT_FEATURES	= 3,
 	USIW_REJECT_MALFORMED	= 4,
-	USIW_REJECT_NO_RESOURCE	= 5,	/* backlog or memory is full, or the user has not answered */
+	USIW_REJECT_NO_RESOURCE	= 5,	/* the request ended before the user answered it */
 	USIW_REJECT_MTU		= 6,
 };
 

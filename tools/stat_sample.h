@@ -22,7 +22,7 @@ inline constexpr char kByModule[] = "module", kByUsiwRun[] = "usiw-run";
 
 struct DeviceSample {
   std::string name = {};
-  const char* by = kByModule;  ///< module or usiw-run, because each may have a device of this name
+  const char* by = kByModule;  ///< kByModule or kByUsiwRun: both may have a device of this name
   Values counters = {};
   std::vector<QpSample> qps = {};
 };

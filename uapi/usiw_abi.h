@@ -15,8 +15,8 @@
  * - @comp_mask of a request names new members that must be understood. An unknown bit is refused
  *   (EOPNOTSUPP). @comp_mask of a response names new members that are valid. An unknown bit is
  *   ignored.
- * - An action that one side must not take unless the other side understands it has a bit in the
- *   capability word (USIW_CAP_*). An unknown bit is ignored.
+ * - The capability word has a bit (USIW_CAP_*) for each action that one side may take only if the
+ *   other side understands it. An unknown bit is ignored.
  * - A counters page has space for more counters and gauges than there are today.
  * - Reserved and padding members are written as 0. Another value is refused in a request (EINVAL),
  *   and ignored elsewhere.
@@ -43,7 +43,7 @@
 #define USIW_MAX_PD		65536
 #define USIW_MAX_MR		(1 << 20)
 #define USIW_MAX_MW		(1 << 20)
-#define USIW_MAX_MR_SIZE	(1ull << 46)	/* bytes: half of what a process may map */
+#define USIW_MAX_MR_SIZE	(1ull << 46)	/* bytes: half of an x86-64 process's addresses */
 #define USIW_MAX_QP_WR		32768	/* work requests per send or receive queue */
 #define USIW_MAX_SRQ_WR		65536	/* work requests of a shared receive queue */
 #define USIW_MAX_CQE		(1 << 20)
@@ -99,8 +99,9 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_link_info) == 48, "usiw_link_info");
  *
  * In the response they stand for the ports that the context may use, as the comments at the values
  * say. The module answers PACKET. usiw-run answers SOCKET if its user asks for that port, and SHM
- * otherwise. With SHM, or with PACKET and USIW_CAP_DATA_SOCKET, the provider chooses a port for each
- * connection (provider/port/choice.h). In USIW_REPORT_PORT the value is the port of one connection.
+ * otherwise. With SHM, or with PACKET and USIW_CAP_DATA_SOCKET, the provider chooses a port for
+ * each connection (provider/port/choice.h). In USIW_REPORT_PORT the value is the port of one
+ * connection.
  */
 enum usiw_port_kind {
 	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link, and data sockets that CONNECT
@@ -116,7 +117,7 @@ enum usiw_port_kind {
 struct usiw_alloc_ucontext_resp {
 	__aligned_u64 caps;		/* those USIW_CAP_* of the request that the module will use */
 	__aligned_u64 counters_offset;	/* mmap offset of the counters page on the uverbs fd */
-	__u32 counters_size;		/* bytes to map */
+	__u32 counters_size;		/* bytes to map; 0 (usiw-run only): there is no page */
 	__u32 comp_mask;		/* no bit yet */
 	__u32 abi_min;			/* oldest version that the module accepts */
 	__u32 abi_max;			/* newest version. If the call fails with EPROTO, both are valid too,
@@ -233,8 +234,8 @@ struct usiw_conn_info {
 	__u8 remote_addr[16];
 	__be16 local_port;
 	__be16 remote_port;
-	__u8 local_mac[6];		/* MAC of the device; with LOCAL: MAC of lo (zeros as a rule) */
-	__u8 remote_mac[6];		/* MAC of the next hop */
+	__u8 local_mac[6];		/* for raw packets: MAC of the device; with LOCAL, of lo */
+	__u8 remote_mac[6];		/* for raw packets: MAC of the next hop */
 	__u32 flags;			/* USIW_CONN_F_* */
 	__u32 snd_psn;			/* first PSN that this end sends */
 	__u32 rcv_psn;			/* first PSN that the peer sends */
@@ -362,7 +363,7 @@ enum usiw_report_kind {
 	USIW_REPORT_REFUSED	= 2,	/* the connection could not be installed, because of @error */
 	USIW_REPORT_PEER_CLOSED	= 3,	/* the peer's SHUTDOWN has arrived; the QP is flushed */
 	USIW_REPORT_CLOSED	= 4,	/* the stream has ended after DISCONNECT; the QP is flushed.
-					 * As a rule the peer has acknowledged this end's SHUTDOWN */
+					 * As a rule the peer has acknowledged the SHUTDOWN */
 	USIW_REPORT_FAILED	= 5,	/* the engine has set the QP to ERROR, because of @error */
 	USIW_REPORT_ASYNC	= 6,	/* only raise @async_event for the QP */
 	USIW_REPORT_PORT	= 7,	/* the connection sends by @port. With USIW_CAP_PORT_REPORT only */

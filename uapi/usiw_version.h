@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Version of the module, the provider, the programs and the packages. dkms.conf and packaging/ repeat it, because tools
- * of distributions read it there. tests/packaging checks that all are equal.
+ * Version of the module, the provider, the programs and the packages. dkms.conf and packaging/
+ * repeat it, because tools of distributions read it there. tests/packaging checks that all are
+ * equal.
  *
- * This version does not decide what works together. USIW_ABI_VERSION does for provider and module, and
- * USIW_WIRE_VERSION for two hosts.
+ * This version does not decide what works together. USIW_ABI_VERSION decides for provider and
+ * module, and USIW_WIRE_VERSION for two hosts.
  */
 #ifndef USIW_VERSION_H
 #define USIW_VERSION_H

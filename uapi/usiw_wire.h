@@ -3,7 +3,7 @@
  * Wire format of usiw: the thin reliability protocol (TRP) over UDP, its handshake, and the headers of
  * DDP (RFC 5041) and RDMAP (RFC 5040). There is no MPA: one DATA datagram carries one DDP segment.
  *
- * The header compiles in the kernel, in C and in C++. All fields are big-endian on the wire.
+ * This file compiles in the kernel, in C and in C++. All fields are big-endian on the wire.
  * docs/protocol.md describes every byte.
  */
 #ifndef USIW_WIRE_H
@@ -103,9 +103,9 @@ enum usiw_trp_opcode {
  */
 #define USIW_TRP_F_SKIP		0x400
 /*
- * DATA, SHUTDOWN, SACK: the sender of this header has skipped a message, which has not arrived again yet.
- * Until then it discards requests. Requests that arrive in order count as arrived, and the peer sends them
- * again after the message.
+ * DATA, SHUTDOWN, SACK: the sender of this header has skipped a message, which has not arrived again
+ * yet. Until it arrives, this end discards requests. Requests that arrive in order count as arrived,
+ * and the peer sends them again after the message.
  */
 #define USIW_TRP_F_SKIPPED	0x800
 

@@ -90,7 +90,7 @@ ssize_t UverbsFile::write(int fd, const void* buf, size_t count) {
   return ret < 0 ? ret : static_cast<ssize_t>(count);
 }
 
-/// Destroys all objects and ends the connections of the QPs, as at the end of the process.
+/// Destroys all objects and ends the connections of the QPs, as the kernel does when the last descriptor is closed.
 void UverbsFile::closed() {
   HoldBigLock hold;
   shown.hide();

@@ -418,7 +418,7 @@ enum usiw_counter {
 	USIW_CNT_NOT_READY_RX,		/* SACKs received with NOT_READY */
 	USIW_CNT_DROP_MALFORMED,	/* too short, wrong version, wrong lengths */
 	USIW_CNT_DROP_CHECKSUM,
-	USIW_CNT_DROP_NO_CONN,		/* no connection with this 4-tuple */
+	USIW_CNT_DROP_NO_CONN,		/* no connection with this 4-tuple on this port */
 	USIW_CNT_DROP_WINDOW,		/* PSN outside the window */
 	USIW_CNT_DROP_RESET,		/* RESET that did not verify */
 	USIW_CNT_DROP_STATE,		/* not expected in the state of the QP */

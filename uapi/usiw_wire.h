@@ -104,8 +104,8 @@ enum usiw_trp_opcode {
 #define USIW_TRP_F_SKIP		0x400
 /*
  * DATA, SHUTDOWN, SACK: the sender of this header has skipped a message, which has not arrived again
- * yet. Until it arrives, this end discards requests. Requests that arrive in order count as arrived,
- * and the peer sends them again after the message.
+ * yet. Until the message arrives, its receiver discards requests. Requests that arrive in order
+ * count as arrived, and the peer sends them again after the message.
  */
 #define USIW_TRP_F_SKIPPED	0x800
 

@@ -106,9 +106,8 @@ int create_qp(UverbsContext& u, const Command& c, const ib_uverbs_create_qp& cmd
 void hint_own_connect() {
   static bool printed = false;
   if (!std::exchange(printed, true))
-    print_line(
-        "usiw-run: this program exchanges QP numbers by itself, but an iWARP device connects by rdma_cm only "
-        "(perftest: option -R; qperf: -cm 1)\n");
+    print_line("usiw-run: this program exchanges QP numbers by itself, but an iWARP device connects by rdma_cm only "
+               "(perftest: option -R; qperf: -cm 1)\n");
 }
 
 int modify_qp(UverbsContext& u, const Command&, const ib_uverbs_modify_qp& cmd) {

@@ -165,7 +165,7 @@ struct VQp {
   By packet, socket; ///< one of them, or both; the second may share memory, too. Runtime's port lock and engine held
   Path path;         ///< as the ports know it. Engine held
   PortMoves moves;   ///< by which of them it sends. Engine held
-  Pending peer_closed, closed, failed, last_wqe, drained, sends_by;
+  Pending connected, peer_closed, closed, failed, last_wqe, drained, sends_by;
   std::atomic<bool> told_socket;  ///< the kernel knows that it sends by its socket; nothing else is to be said
 
   const By& by() const { return moves.present().kind == PortKind::kPacket ? packet : socket; }

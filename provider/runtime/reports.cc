@@ -11,14 +11,15 @@
 
 namespace usiw {
 
+namespace {
+
+/// A report of the connection @p conn_id; its other members are 0.
 usiw_qp_report report_of(usiw_report_kind kind, uint32_t conn_id) {
   usiw_qp_report r{};
   r.kind = kind;
   r.conn_id = conn_id;
   return r;
 }
-
-namespace {
 
 std::atomic<uint32_t>& pins_of(const Pending& p) {
   return p.cq != nullptr ? p.cq->pins : p.srq != nullptr ? p.srq->pins : p.qp->pins;
@@ -106,6 +107,12 @@ void Reports::sends_by(VQp& qp) {
   r.port = static_cast<uint32_t>(choice.kind) - static_cast<uint32_t>(PortKind::kPacket);
   r.port_why = choice.why;
   note(qp.sends_by, r);
+}
+
+void Reports::connected(VQp& qp, uint32_t conn_id, int error) {
+  usiw_qp_report r = report_of(error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED, conn_id);
+  r.error = -error;
+  note(qp.connected, r);
 }
 
 /// Queues @p p, and pins what it belongs to, unless it is queued. An event of a CQ that was

@@ -14,9 +14,6 @@
 
 namespace usiw {
 
-/// A report of the connection @p conn_id; its other members are 0.
-usiw_qp_report report_of(usiw_report_kind kind, uint32_t conn_id);
-
 class Reports final : public EngineEvents {
  public:
   void cq_ready(Cq& cq) override;
@@ -31,6 +28,10 @@ class Reports final : public EngineEvents {
 
   /// [engine held] The port by which the QP's connection sends now: in its page, and to the kernel.
   void sends_by(VQp& qp);
+  /// [engine held] Queues the answer to the CONNECT of the connection @p conn_id: READY, or REFUSED if @p error, an
+  /// errno value, is not 0. Call it before the engine is released: another thread may drive the engine from then on, and
+  /// the kernel ignores a report of the connection's end that precedes READY.
+  void connected(VQp& qp, uint32_t conn_id, int error);
 
   /// [any thread, engine not held] Tells the kernel what has been noted down, if anything.
   void flush() {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/kernel_methods.h"
 #include "runtime/runtime.h"
 #include "uapi/usiw_wire.h"
 
@@ -139,6 +138,7 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
       qp.moves.link(ports_.link().up != 0);
       if (qp.other().port != nullptr) held->qp_also(qp.qp, qp.other().number);
       reports_.sends_by(qp);
+      reports_.connected(qp, event.conn_id, 0);
     }
   }
   if (error != 0) {
@@ -146,10 +146,8 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
     const EngineGate::Held held = hold();
     qp.moves.end();
     reports_.sends_by(qp);
+    reports_.connected(qp, event.conn_id, error);
   }
-  usiw_qp_report report = report_of(error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED, event.conn_id);
-  report.error = -error;
-  kernel_qp_report(qp.context->cmd_fd, qp.ibv.handle, report);
 }
 
 /// Next hop, MTU, and whether raw packets may be used.

@@ -84,7 +84,9 @@ extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   }
   qp->context = &context;
   qp->runtime = &runtime;
-  qp->peer_closed.qp = qp->closed.qp = qp->failed.qp = qp->last_wqe.qp = qp->drained.qp = qp->sends_by.qp = qp;
+  for (Pending* report :
+       {&qp->connected, &qp->peer_closed, &qp->closed, &qp->failed, &qp->last_wqe, &qp->drained, &qp->sends_by})
+    report->qp = qp;
 
   // Granted: what the rings will really hold (powers of two), at least one of each, so that
   // the engine's and the kernel's notions agree and ibv_query_qp() tells the truth.

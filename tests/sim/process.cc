@@ -193,8 +193,10 @@ void Process::on_event(const KEvent& e) {
     if (error == 0 && w_.sc.two_ports)
       kernel_.qp_report(e.qpn, USIW_REPORT_PORT, e.conn_id,
                         number(q) == port_no_ ? USIW_PORT_PACKET : USIW_PORT_SOCKET);
+    ++connecting_;
     w_.after(w_.rng.below(plan_.kernel_pause / 4 + 1), life, [this, qpn = e.qpn, id = e.conn_id, error] {
       kernel_.qp_report(qpn, error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED, id, -error);
+      if (--connecting_ == 0 && !flushing_) flush();
     });
     return;
   }
@@ -232,8 +234,10 @@ void Process::note(PQp& q, uint32_t kind, int error) {
   w_.after(w_.rng.chance(80) ? 0 : w_.rng.below(plan_.kernel_pause + 1), life, [this] { flush(); });
 }
 
+/// Gives the kernel all reports in order. READY has been queued before them, so they wait for it.
 void Process::flush() {
   flushing_ = false;
+  if (connecting_ != 0) return;
   while (!reports_.empty()) {
     const Report r = reports_.front();
     reports_.pop_front();

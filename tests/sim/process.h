@@ -153,6 +153,7 @@ class Process final : public EngineEvents, Reporter {
   };
   std::deque<Report> reports_;
   bool reading_ = false, flushing_ = false;
+  unsigned connecting_ = 0;  ///< answers to CONNECT that the kernel has not got yet
   std::vector<uint64_t> poll_at_;
   std::vector<FlowKey> flows_;
 };

@@ -108,6 +108,7 @@ void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c
 	info->ird = c->ird;
 	info->ord = c->ord;
 	info->mtu = c->mtu;
+	info->handshake_mtu = c->mtu;
 	info->features = c->features;
 }
 

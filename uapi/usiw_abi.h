@@ -257,7 +257,13 @@ struct usiw_conn_info {
 	 * the same socket.
 	 */
 	__s32 data_fd;
-	__u32 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
+	__u16 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
+	/*
+	 * MTU on which the handshake has agreed, bytes, the same at both ends. The peer may send
+	 * datagrams of this length even if @mtu, the limit of this end, is less because of the route.
+	 * 0 from an older kernel side: take @mtu instead.
+	 */
+	__u16 handshake_mtu;
 	__u32 scope;			/* interface of link-local addresses; 0 for other addresses */
 };
 USIW_STATIC_ASSERT(sizeof(struct usiw_conn_info) == 92, "usiw_conn_info");

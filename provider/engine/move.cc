@@ -41,7 +41,7 @@ void Engine::Impl::refresh_path(QpContext& qp) {
   const bool taken = qp.merged || (qp.conn.merges && qp.marks.peer_merges());
   qp.path.merge = taken && qp.merge_trust.holds(qp.snd.nxt());
   // A peer that takes no such frames any more knows one that comes late by its length.
-  qp.path.merge_above = qp.merged ? 0 : qp.conn.mtu;
+  qp.path.merge_above = qp.merged ? 0 : qp.conn.handshake_mtu;
 }
 
 void Engine::Impl::qp_path(QpContext& qp, const Path& path, uint32_t mtu) {

@@ -114,8 +114,9 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.port = port;
   qp.path = path;
   qp.merged = path.merge;
-  qp.longest = conn.merges ? conn.mtu : UINT32_MAX;
   qp.conn = conn;
+  qp.conn.handshake_mtu = std::max(conn.mtu, conn.handshake_mtu);
+  qp.longest = conn.merges ? qp.conn.handshake_mtu : UINT32_MAX;
   qp.stream = ++streams_;
   if (qp.access == 0) qp.permit(kAccessOfConnection);
   cut_by(qp, conn.mtu);

@@ -168,6 +168,7 @@ struct ConnAttr {
   uint16_t mtu;         ///< IP MTU, bytes
   bool initiator;
   bool merges = false;  ///< either end may take merged datagrams for a while, and tells by its headers
+  uint16_t handshake_mtu = 0;  ///< bytes, the same at both ends: no datagram of either is longer; 0: mtu
 };
 
 /// A completion as poll_cq takes it out of the ring.

@@ -57,7 +57,8 @@ ConnAttr attr_of(const usiw_conn_info& c) {
           .ord = c.ord,
           .mtu = c.mtu,
           .initiator = (c.flags & USIW_CONN_F_INITIATOR) != 0,
-          .merges = merges_at_times(c)};
+          .merges = merges_at_times(c),
+          .handshake_mtu = c.handshake_mtu};
 }
 
 /// The descriptor that came with CONNECT, or a negative number.

@@ -16,6 +16,7 @@ static_assert(offsetof(struct usiw_link_info, ifname) == 20);
 static_assert(offsetof(usiw_create_qp_resp, stats_offset) == 8);
 static_assert(offsetof(usiw_conn_info, scope) == 88);
 static_assert(offsetof(usiw_conn_info, not_packet) == 84);
+static_assert(offsetof(usiw_conn_info, handshake_mtu) == 86);
 static_assert(offsetof(usiw_conn_info, data_fd) == 80);
 static_assert(offsetof(usiw_conn_info, flags) == 48);
 static_assert(offsetof(usiw_conn_info, ird) == 64);

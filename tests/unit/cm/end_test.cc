@@ -267,6 +267,13 @@ TEST(CmPorts, differ__if_they_have_no_kind_in_common) {
 
 // ---- Changes of the route ----
 
+TEST_F(CmEnd, connect__the_route_is_narrower_than_the_handshake_has_agreed) {
+  end.next_route.mtu = 1400;
+  establish(kMoves);
+  EXPECT_EQ(end.info.mtu, 1400u);
+  EXPECT_EQ(end.info.handshake_mtu, 9000u) << "the peer may send so much";
+}
+
 TEST_F(CmEnd, follow__the_same_again_is_no_news) {
   establish(kMoves);
   usiw_cm_end_follow(&end, now);

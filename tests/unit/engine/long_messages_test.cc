@@ -147,8 +147,8 @@ class LongMessagesTest : public EngineTest {
     w.b.owned.reset();
     for (DataSocket& s : socket) EXPECT_EQ(s.total_buffers(), s.free_buffers());
   }
-  void connect(bool merges) {
-    std::tie(qa, qb) = w.connect({.merges = merges});
+  void connect(bool merges, uint16_t mtu_of_b = 0) {
+    std::tie(qa, qb) = w.connect({.merges = merges, .mtu_of_b = mtu_of_b});
     const PortFacts facts{USIW_NOT_PACKET_NONE, true, false, true, false};
     for (int i : {0, 1}) {
       moves[i].begin(PortWish::kAuto, facts, {PortKind::kPacket, USIW_PORT_WHY_FASTEST}, 1500, merges);
@@ -195,6 +195,15 @@ TEST_F(LongMessagesTest, both_ends_go_by_sockets_tell_and_are_told_of_merging_an
   write_once(100);
   EXPECT_EQ(before, socket[0].offered);
   EXPECT_EQ(0u, w.a.count(USIW_CNT_RTO));
+}
+
+// The receiver knows a GSO aggregate by its length: no single datagram is so long. So both ends must use the same limit.
+TEST_F(LongMessagesTest, an_end_whose_path_is_narrower_receives_what_the_handshake_permits) {
+  connect(true, 1000);
+  write_much();
+  for (int i : {0, 1}) EXPECT_EQ(1500u, socket[i].merge_above) << i;
+  EXPECT_EQ(from->bytes, to->bytes);
+  EXPECT_EQ(0u, w.b.count(USIW_CNT_DROP_MALFORMED));
 }
 
 TEST_F(LongMessagesTest, short_ones_stay) {

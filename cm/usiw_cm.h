@@ -112,10 +112,10 @@ void usiw_cm_offer(struct usiw_cm_conn *c, __u32 features);
 /* Sends the REQ of a connection in IDLE. */
 __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us);
 /*
- * Accepts with the depths that the user asks for. Both are lowered to the limits of this device,
- * and ord to the peer's IRD. They are final then in c->ird and c->ord. *err: 0; -EINVAL: more than
- * 512 bytes of private data, and the state is still REQ_RCVD; -ECONNRESET: the state is no longer
- * REQ_RCVD. An error comes without actions, and no event follows from the call.
+ * Accepts the REQ. @ird, @ord: READ depths that the user requests. The call lowers both to the
+ * limits of this device, and @ord also to the peer's IRD, and stores them in c->ird and c->ord.
+ * *err: 0; -EINVAL if @pd_len exceeds 512, and the state stays REQ_RCVD; -ECONNRESET if the state
+ * is no longer REQ_RCVD. After an error there are no actions, and no event follows.
  */
 __u32 usiw_cm_accept(struct usiw_cm_conn *c, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		     __u64 now_us, int *err);

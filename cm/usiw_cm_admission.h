@@ -163,7 +163,11 @@ struct usiw_cm_admission {
 enum usiw_cm_admission_kind {
 	USIW_CM_ADM_DROP,		/* make no connection, and keep no entry */
 	USIW_CM_ADM_ADMIT,	/* make a connection with @isn. It has a slot of the listener */
-	USIW_CM_ADM_KEPT,		/* keep the entry in memory until a call returns it */
+	/*
+	 * The admission has the entry now. The host frees it when a later call returns it as one to
+	 * be freed, after usiw_cm_admission_discard(), or when a later verdict about it is another.
+	 */
+	USIW_CM_ADM_KEPT,
 	USIW_CM_ADM_REFUSE,	/* answer by a REJECT: nobody listens */
 };
 

@@ -45,14 +45,16 @@ void usiw_cm_end_attach(struct usiw_cm_end *end, __u8 ports);
 /* ---- The user ---- */
 
 /*
- * Connects. The host has called usiw_cm_init_active() for end->cm, and usiw_cm_end_attach(). From
- * here on the user gets exactly one REPLY, unless it leaves (usiw_cm_end_leave()).
+ * Starts to connect. Before this call, the host must call usiw_cm_init_active() for end->cm, and
+ * usiw_cm_end_attach(). From here on the user gets exactly one REPLY, unless the user leaves
+ * (usiw_cm_end_leave()).
  */
 void usiw_cm_end_connect(struct usiw_cm_end *end, __u64 now_us);
 /*
- * Accepts. The host has called usiw_cm_init_passive() for end->cm, usiw_cm_end_may_accept() and
- * usiw_cm_end_attach(). If the call returns 0, the user gets exactly one ESTABLISHED, unless it
- * leaves. If the call returns an error of usiw_cm_accept(), no notice follows.
+ * Accepts the request. Before this call, the host must call usiw_cm_init_passive() for end->cm,
+ * then usiw_cm_end_may_accept(), which must return 0, and then usiw_cm_end_attach(). Returns 0 or
+ * the error of usiw_cm_accept(). After 0 the user gets exactly one ESTABLISHED, unless the user
+ * leaves. After an error the user gets no notice.
  */
 int usiw_cm_end_accept(struct usiw_cm_end *end, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		       __u64 now_us);
@@ -67,8 +69,8 @@ void usiw_cm_end_disconnect(struct usiw_cm_end *end, __u64 now_us);
  */
 void usiw_cm_end_abort(struct usiw_cm_end *end, enum usiw_abort_reason reason, __u64 now_us);
 /*
- * Releases the user, who leaves or whose call has failed. The user gets no more notices, and the
- * connection goes on.
+ * Releases the user, which gets no more notices. The connection goes on. The host calls this
+ * function when the user destroys its id or rejects after its accept, or if its accept has failed.
  */
 void usiw_cm_end_leave(struct usiw_cm_end *end);
 /*

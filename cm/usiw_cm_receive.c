@@ -27,8 +27,9 @@ static int both_match(const struct usiw_cm_conn *c, const struct usiw_cm_packet 
 }
 
 /*
- * Takes the final parameters from an ACCEPT. Returns false if they exceed what this end offered, or
- * if the MTU is below USIW_MIN_MTU.
+ * Takes the final parameters from an ACCEPT. Returns false if the ACCEPT has a feature that this
+ * end did not offer, an ORD above the IRD of this end, or an MTU below USIW_MIN_MTU. Lowers an MTU
+ * or IRD that is too large.
  */
 static int agree(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {

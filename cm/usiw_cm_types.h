@@ -171,7 +171,10 @@ static inline int usiw_cm_is_installed(const struct usiw_cm_conn *c)
 	return c->state >= USIW_CM_INSTALLING && c->state <= USIW_CM_CLOSING;
 }
 
-/* True if RELEASE or DEAD was returned. In LINGER the connection still answers its peer. */
+/*
+ * True if the connection has ended: its state is LINGER or DEAD. In LINGER it still answers its
+ * peer.
+ */
 static inline int usiw_cm_is_over(const struct usiw_cm_conn *c)
 {
 	return c->state >= USIW_CM_LINGER;

@@ -20,13 +20,13 @@ struct usiw_tuple;
 struct usiw_user;
 
 /**
- * struct usiw_rx - copy of a received datagram for the port's worker: a handshake, a stray one, or
- *	one that no usiw sends
- * @node:	entry in usiw_sock.rxq
+ * struct usiw_rx - copy of a received datagram, for the port's worker or for the admission
+ * @node:	entry in usiw_sock.rxq until the worker takes the copy
  * @req:	4-tuple of the datagram. If the datagram is a REQ, also its entry in the admission
  * @ifindex:	interface that received the datagram
  * @len:	length of @data, bytes
- * @data:	UDP payload
+ * @data:	UDP payload: of a DATA, SHUTDOWN or SACK only the TRP header; of bytes that are no
+ *		datagram of usiw at most USIW_CM_MAX_DATAGRAM
  */
 struct usiw_rx {
 	struct list_head node;

@@ -160,7 +160,7 @@ static void usiw_conn_work(struct work_struct *work)
 	usiw_conn_put(conn);
 }
 
-/* ---- Calls of iw_cm, of the provider, of the socket's worker ----------- */
+/* ---- Inputs from iw_cm, the QP, the provider and the port's worker ----- */
 
 void usiw_conn_disconnect(struct usiw_conn *conn)
 {

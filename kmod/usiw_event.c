@@ -217,7 +217,7 @@ int usiw_evfile_open(struct usiw_evfile *events)
 	return ret;
 }
 
-/* Drops all records of @conn, which has at least one, and the list's reference to @conn. */
+/* Drops all records of @conn, and the reference that the list has while there is a record. */
 static void usiw_evfile_drop(struct usiw_conn *conn)
 {
 	conn->records.pending = 0;

@@ -20,9 +20,10 @@
 #include "usiw_device.h"
 
 /*
- * Looks up an IPv4 route without IPsec and stores it in *@out, with a reference. Returns the result
- * of IPsec for that route: the same route or another one, with a reference, or an error pointer. If
- * there is no route, returns an error pointer and leaves *@out unchanged.
+ * Looks up the IPv4 route of @tuple and applies the policies of IPsec to it. Stores the route before
+ * IPsec in *@out, with a reference. Returns the route after IPsec, with a reference, which may be
+ * the same. If a policy forbids the flow, returns an error pointer. If there is no route, returns
+ * an error pointer and leaves *@out unchanged.
  */
 static struct dst_entry *usiw_route_get4(struct usiw_device *dev, const struct usiw_tuple *tuple,
 					 const struct usiw_sender *sender,

@@ -29,8 +29,8 @@
 #define USIW_SOCK_HASH_BITS	10
 
 /*
- * Table of ports. usiw_socks_mutex guards it. A port is looked up, and gets the first user of a
- * family, with the mutex held.
+ * Table of ports, guarded by usiw_socks_mutex. The mutex is held to look up a port, and to open or
+ * close the socket of one of its families.
  */
 static DEFINE_HASHTABLE(usiw_socks, USIW_SOCK_HASH_BITS);
 static DEFINE_MUTEX(usiw_socks_mutex);

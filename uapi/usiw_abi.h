@@ -104,9 +104,9 @@ USIW_STATIC_ASSERT(sizeof(struct usiw_link_info) == 48, "usiw_link_info");
  * connection.
  */
 enum usiw_port_kind {
-	USIW_PORT_PACKET	= 0,	/* a raw port on the netdev of @link, and data sockets that CONNECT
-					 * records have */
-	USIW_PORT_SOCKET	= 1,	/* only the sockets that CONNECT records have */
+	USIW_PORT_PACKET	= 0,	/* a raw port on the device's netdev, and the data sockets whose
+					 * descriptors CONNECT records carry */
+	USIW_PORT_SOCKET	= 1,	/* only those data sockets */
 	USIW_PORT_SHM		= 2,	/* the same sockets, shared memory to peers on this host that use it
 					 * too, and a raw port, opened for the first connection that can
 					 * use it */
@@ -257,7 +257,8 @@ struct usiw_conn_info {
 	 * the same socket.
 	 */
 	__s32 data_fd;
-	__u16 not_packet;		/* CONNECT and PATH without PACKET: enum usiw_not_packet */
+	__u16 not_packet;		/* why raw packets cannot be used, enum usiw_not_packet: CONNECT with
+					 * SOCKET and PATH, if PACKET is not set; else NONE */
 	/*
 	 * MTU on which the handshake has agreed, bytes, the same at both ends. The peer may send
 	 * datagrams of this length even if @mtu, the limit of this end, is less because of the route.

@@ -70,8 +70,8 @@ enum usiw_trp_opcode {
 /* SACK: the datagram at ack_psn needs a receive work request that is not posted yet. */
 #define USIW_TRP_F_NOT_READY	0x002
 /*
- * DATA, SHUTDOWN: a retransmission. Its echo does not measure the RTT (Karn's algorithm). SACK with
- * ACK_REQ: a repeated probe.
+ * DATA, SHUTDOWN: a retransmission. It gives no RTT sample (Karn's algorithm). SACK with ACK_REQ: a
+ * repeated probe.
  */
 #define USIW_TRP_F_RETRANS	0x004
 /* ACCEPT: no payload. The REQ has arrived, and the application has not decided yet. */

@@ -55,8 +55,9 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   /// called. Returns 0 or -errno: -EADDRINUSE, -EISCONN, -EINVAL.
   static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const ConnParam& param, uint16_t mtu,
                      uint8_t tos, const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
-  /// Makes a connection for an admitted REQ, as Listener::open() requires. If that fails, returns null and sets
-  /// @p reason to the reason code of a REJECT, or to 0 if no REJECT is to be sent.
+  /// Makes a connection for the admitted REQ @p req. The connection takes over the slot of the REQ in @p backlog. If no
+  /// connection can be made, gives the slot back, returns null, and sets @p reason to the reason code of a REJECT, or to
+  /// 0 if no REJECT is to be sent.
   static std::shared_ptr<Conn> open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple,
                                     const usiw_cm_packet& req, uint32_t isn, const std::shared_ptr<Backlog>& backlog,
                                     uint8_t tos, int& reason);

@@ -46,8 +46,8 @@ struct Packets {
 
 namespace {
 
-/// Delays of route look-ups, in microseconds. After a change, at least kGatherUs pass before the look-up, so that one
-/// look-up serves several changes. Two look-ups are at least kApartUs apart.
+/// Delays of the look-up after a route change, in microseconds. The look-up follows the first change after at least
+/// kGatherUs, and also serves the changes that arrive in between. Two such look-ups are at least kApartUs apart.
 constexpr uint64_t kGatherUs = 10'000, kApartUs = 200'000;
 /// Interval between empty datagrams to each neighbour, in microseconds. The datagrams make the kernel verify the entry
 /// of the neighbour as for any traffic (REACHABLE, STALE, PROBE). If the neighbour does not answer, the kernel resolves

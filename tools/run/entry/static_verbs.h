@@ -6,9 +6,9 @@
 
 namespace usiw::run {
 
-/// Prints a line on stderr, once, if the code at @p caller, which lists the devices, is from libibverbs.a. Prints
-/// nothing if the process has a shared libibverbs. A program with libibverbs.a alone sees the device but cannot load
-/// the provider, because a provider registers with libibverbs.so.
+/// Prints a warning on stderr, once per process, if the program or library that contains the code at @p caller also
+/// contains libibverbs.a, and the process has no shared libibverbs. @p caller is the code that lists the devices. Such a
+/// program cannot load the provider, because a provider registers with libibverbs.so.
 void warn_if_static_verbs(const void* caller);
 
 }  // namespace usiw::run

@@ -72,8 +72,8 @@ std::string choose_interface() {
   return first_running_interface();
 }
 
-/// Returns the name of the device's interface. It is chosen once, because a device stays on its interface, and
-/// librdmacm identifies the device by its GUID.
+/// Returns the name of the device's interface. Each process chooses the interface once. The GUID of the device is made
+/// from the MAC of the interface, and librdmacm identifies the device by its GUID.
 const std::string& the_interface() {
   static const std::string& once = *new std::string(choose_interface());
   return once;

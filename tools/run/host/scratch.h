@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file scratch.h
-/// The directory for temporary files, in which usiw-run makes the trees that emulate /sys.
+/// The directory for temporary files in which usiw-run makes its trees, and the names and the keep time of the trees. A
+/// tree emulates the RDMA directories of /sys and /dev (tools/run/entry/sysfs.h).
 #ifndef USIW_RUN_SCRATCH_H
 #define USIW_RUN_SCRATCH_H
 

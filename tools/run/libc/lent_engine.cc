@@ -26,7 +26,8 @@ void LentEngine::take_back() {
   }
   for (Backoff backoff;; backoff.wait()) {
     HoldBigLock hold;
-    // A signal handler may have left a wait of this very thread by longjmp(3).
+    // If a signal handler ended a wait of this thread by longjmp(3), its entry is still in the list, and nobody else
+    // would remove it.
     std::erase_if(users_, is_this_thread);
     if (users_.empty()) return;
   }

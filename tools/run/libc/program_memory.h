@@ -15,9 +15,10 @@
 
 namespace usiw::run {
 
-/// Copies by @p call, process_vm_readv(2) or process_vm_writev(2), which fails with EFAULT where a load or store would
-/// crash. Returns 0 or -EFAULT. Returns 1 if the kernel or a sandbox does not permit the call; then the caller copies
-/// directly. The call gets the ID of this thread, because the process ID names the main thread, which may have ended.
+/// Copies @p len bytes between @p own and the program's memory at @p at. @p call is process_vm_readv or
+/// process_vm_writev, and sets the direction. Where a load or store would crash, these calls fail with EFAULT. Returns 0
+/// or -EFAULT. Returns 1 if the kernel or a sandbox does not permit the call; then the caller copies directly. The call
+/// gets the ID of this thread, because the process ID names the main thread, which may have ended.
 template <typename Call>
 int copy_program(Call call, uint64_t at, void* own, size_t len) {
   if (len == 0) return 0;

@@ -84,7 +84,7 @@ int endpoint_of(const Address& sa, int mapped, Endpoint& out) {
   return storage.ss_family == AF_INET6 && out.ipv4() ? mapped : 0;
 }
 
-/// Handlers of the commands. All except get_event() [big lock].
+/// Handlers of the commands. UcmFile::write() holds the big lock during each of them, except during get_event().
 struct UcmCommands {
   // ---- Ids ----
 

@@ -74,8 +74,11 @@ static inline void usiw_vm_flags_set(struct vm_area_struct *vma, unsigned long f
 #define usiw_anon_inode(inode)	false
 #endif
 
-/* Since 6.3 encap_err_rcv of a UDP tunnel gets all parameters of an ICMP error. */
-#define USIW_ENCAP_ERR_KNOWS_ALL	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0))
+/*
+ * Since 6.2 encap_err_rcv of a UDP tunnel gets the error, the port, the info and the payload of an
+ * ICMP error. Before, it got only the offset of the UDP header.
+ */
+#define USIW_ENCAP_ERR_KNOWS_ALL	(LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0))
 
 /* 1 if the kernel calls a UDP socket's own setsockopt for SOL_SOCKET, too, as it does since 6.8. */
 #ifdef SOCK_CUSTOM_SOCKOPT

@@ -242,7 +242,7 @@ enum usiw_ddp_queue {
 	USIW_DDP_QN_ATOMIC_RESP	= 3,
 };
 
-/* Tagged DDP segment header (RFC 5041 section 4.1 with the RDMAP control byte). */
+/* Tagged DDP segment header (RFC 5041 section 4.2 with the RDMAP control byte). */
 struct usiw_ddp_tagged {
 	__u8	ddp_ctrl;
 	__u8	rdmap_ctrl;
@@ -252,7 +252,7 @@ struct usiw_ddp_tagged {
 
 USIW_STATIC_ASSERT(sizeof(struct usiw_ddp_tagged) == 14, "tagged header");
 
-/* Untagged DDP segment header (RFC 5041 section 4.2). */
+/* Untagged DDP segment header (RFC 5041 section 4.3). */
 struct usiw_ddp_untagged {
 	__u8	ddp_ctrl;
 	__u8	rdmap_ctrl;

@@ -47,8 +47,8 @@ extern "C" {
 #define USIW_CM_MAX_HELD	64u	/* REQs of a port that wait for the next listener */
 #define USIW_CM_HOLD_US		300000u	/* us for which such REQs wait, after a listener left */
 /*
- * A waiting peer repeats its REQ every second. After this time without a REQ, us, the peer counts
- * as gone.
+ * Time without a REQ, in microseconds, after which a waiting peer counts as gone. A waiting peer
+ * repeats its REQ every second.
  */
 #define USIW_CM_STALE_US	5000000u
 

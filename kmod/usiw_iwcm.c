@@ -246,8 +246,10 @@ static int usiw_conn_accept(struct usiw_conn *conn, struct usiw_qp *qp, struct i
 		ret = usiw_conn_attach_qp(conn, qp, cm_id, sender);
 	if (!ret) {
 		/*
-		 * iw_cm has had no notice since the request. usiw_cm_end_accept() cannot fail,
-		 * because usiw_check_param() and usiw_cm_end_may_accept() have excluded its errors.
+		 * Mark the request as accepted before usiw_cm_end_accept(), by which the engine
+		 * gets the connection. The marks need no undo, because usiw_cm_end_accept() cannot
+		 * fail: usiw_check_param() has checked the length of the private data, and
+		 * usiw_cm_end_may_accept() the state.
 		 */
 		usiw_iw_set_accepted(cm_id, qp->proxy);
 		usiw_qp_accepted(qp);

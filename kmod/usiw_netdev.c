@@ -103,16 +103,17 @@ static void usiw_lo_changed(struct usiw_device *dev, const void *arg)
  * Unregisters @dev, because its netns ends. In atomic context.
  *
  * lo is the last netdev of a netns to go. By then virtual netdevs have gone, and hardware has moved
- * to the initial netns. Their devices are usually being unregistered already. But the netdev event
- * may have missed a device, because `rdma dev set netns` disables a device for a while. The kernel
- * waits until nobody holds lo, and repeats this event every second meanwhile. So no device is
- * missed in the end.
+ * to the initial netns. The usiw devices on those netdevs are usually being unregistered already.
+ * But the event of a netdev may have missed its usiw device, because `rdma dev set netns` disables
+ * a device for a while. Each usiw device holds lo. The kernel waits until nobody holds lo, and
+ * meanwhile repeats NETDEV_UNREGISTER of lo every second. So no device is missed in the end.
  *
  * The kernel ends network namespaces in one worker for the whole host. That worker waits for the
- * unregistration of the devices, which runs on a workqueue of ib_core. The module's part of it
- * waits for no peer and for no process. All connections end at once (usiw_client_remove). uverbs
- * takes the objects away from processes that have the device open (disassociate_ucontext). It waits
- * only for system calls on the device that have begun, as for any driver.
+ * unregistration of the devices, which runs on a workqueue of ib_core. The module's part of the
+ * unregistration waits for no peer and for no process, because it ends all connections at once
+ * (usiw_client_remove). uverbs takes the objects away from processes that have the device open
+ * (disassociate_ucontext). As for any driver, uverbs waits only for system calls on the device that
+ * have begun.
  */
 static void usiw_lo_goes(struct usiw_device *dev, const void *arg)
 {

@@ -246,7 +246,8 @@ int try_connection_main(const std::string& port, const std::string& address) {
   const auto server_failed = [server] {
     int status = 0;
     waitpid(server, &status, 0);
-    _exit(WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1);  // if it exited, it has printed why
+    // A server that exits after an error has printed the error, so this process prints nothing.
+    _exit(WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1);
   };
   if (two_hosts) {
     if (!byte_from(to_client[0])) server_failed();

@@ -17,7 +17,7 @@ namespace usiw::run {
 /// The lent engine of a context, if there is one. The context and its completion channels share the object.
 class LentEngine {
  public:
-  /// A file on which a thread waits while it drives the engine. All calls [big lock].
+  /// A file on which a thread waits while the thread drives the engine. The caller of each function holds the big lock.
   class Waiter {
    public:
     virtual ~Waiter() = default;

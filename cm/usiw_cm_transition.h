@@ -44,7 +44,11 @@ void usiw_cm_set_peer_private_data(struct usiw_cm_conn *c, const struct usiw_cm_
 
 /* ---- Into a connection ------------------------------------------------- */
 
-/* Enters @state, in which @opcode is sent up to @tries times with back-off. Then it expires. */
+/*
+ * Enters @state and transmits the first @opcode. The timers repeat @opcode with back-off, up to
+ * @tries transmissions in all. The state expires when the wait after the last one has passed. For a
+ * REQ, an answer such as PENDING may change these timers.
+ */
 __u32 usiw_cm_transmit_repeatedly(struct usiw_cm_conn *c, __u8 state, __u8 opcode,
 				  unsigned int tries, __u64 now_us);
 

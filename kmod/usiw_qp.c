@@ -55,8 +55,8 @@ int usiw_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib_u
 		return ret;
 	qp->uctx = rdma_udata_to_drv_context(udata, struct usiw_ucontext, ibuc);
 	/*
-	 * A connection reports by the event stream, so the stream must exist. Pairs with
-	 * usiw_evfile_open().
+	 * The kernel passes a connection to the provider by records of the event stream, so the
+	 * stream must exist. This acquire pairs with the release in usiw_evfile_open().
 	 */
 	if (!smp_load_acquire(&qp->uctx->events))
 		return -EINVAL;

@@ -361,7 +361,10 @@ enum usiw_qp_methods {
 
 enum usiw_qp_report_attrs {
 	USIW_ATTR_QP_REPORT_HANDLE = (1u << 12),	/* IDR, the QP, read access */
-	/* const struct usiw_qp_report. It may lack the last members, or be longer with zeros. */
+	/*
+	 * const struct usiw_qp_report. An older provider may omit the members from @port on, which
+	 * then count as 0. A newer provider may add bytes at the end, which must be 0.
+	 */
 	USIW_ATTR_QP_REPORT_DATA,
 };
 

@@ -78,7 +78,7 @@ enum class TraceKind : uint16_t {
   kFailed,      ///< errno
   kAbort,       ///< no arguments (the user or the kernel has ended the connection)
   kMove,        ///< new port, old port, number of times in a row that nothing got through
-  kSkip,        ///< PSN that counts as arrived without its message, 1 if the peer is the end without a receive
+  kSkip,        ///< PSN of a skipped SEND (USIW_TRP_F_SKIP), 1 if the peer lacks a receive, 0 if this end does
   kEnd,
 };
 

@@ -92,8 +92,9 @@ enum usiw_trp_opcode {
 #define USIW_TRP_F_CE_COUNT	0x1c0
 #define USIW_TRP_CE_SHIFT	6
 /*
- * DATA, SHUTDOWN, SACK: for now the sender of this header receives by its UDP socket, and accepts
- * GSO/GRO aggregates there. An end sets it only if both ends have agreed on USIW_FEATURE_MERGES.
+ * DATA, SHUTDOWN, SACK: until it sends a header without this flag, the sender receives by its UDP
+ * socket, and accepts GSO/GRO aggregates there. An end sets the flag only if both ends have agreed
+ * on USIW_FEATURE_MERGES.
  */
 #define USIW_TRP_F_MERGED	0x200
 /*

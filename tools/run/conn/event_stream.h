@@ -20,7 +20,7 @@ namespace usiw::run {
 struct ConnRecords {
   ConnRecords(uint32_t id, std::shared_ptr<UdpSocket> port) : conn_id(id), sock(std::move(port)) {}
   const uint32_t conn_id;
-  const std::shared_ptr<UdpSocket> sock;  ///< the CONNECT record has a descriptor of this port's data socket
+  const std::shared_ptr<UdpSocket> sock;  ///< UDP port of the connection; the CONNECT record carries its data socket
   uint32_t qpn = 0;
   usiw_cm_records unread{};  ///< only EventStream uses it
 };

@@ -25,8 +25,8 @@ struct usiw_ucontext;
  *		is the first member, because ib_core allocates and frees the structure
  * @read_lock:	held while a reader copies records, because a record leaves the stream only after it
  *		has been copied
+ * @wait:	wait queue of readers and pollers, who look for a record without @lock
  * @lock:	guards all fields below, and ev_node and records of the connections
- * @wait:	wait queue of readers and pollers
  * @conns:	connections with an unread record; the list has a reference to each
  * @link:	latest state of the link
  * @link_pending: @link is unread
@@ -40,8 +40,8 @@ struct usiw_ucontext;
 struct usiw_evfile {
 	struct ib_uobject uobj;
 	struct mutex read_lock;
-	spinlock_t lock;
 	wait_queue_head_t wait;
+	spinlock_t lock;
 	struct list_head conns;
 	struct usiw_link_info link;
 	bool link_pending;

@@ -84,19 +84,26 @@ static int answers(const struct usiw_cm_conn *c, const struct usiw_cm_packet *pk
 
 /*
  * Handles a datagram that cannot be the answer of a usiw to the REQ of @c, and notes it for the
- * hint. A DATA, SHUTDOWN or SACK may be of an earlier connection of the 4-tuple: this host has
- * forgotten that connection, for example at a restart, and the peer has not. The peer probes then
- * whether this end still exists. The answer is the RESET that a port without a connection sends. It
- * ends the earlier connection, so the next REQ is admitted.
+ * hint. Two kinds of DATA, SHUTDOWN and SACK come nevertheless:
+ * - The responder may send before its ACCEPT has arrived. It has received nothing but the REQ, so
+ *   its ACK PSN is the ISN of this end. The datagram is ignored, and is repeated later.
+ * - The peer may have an earlier connection of the 4-tuple, which this host has forgotten, for
+ *   example at a restart. The peer probes whether that connection still exists. The answer is the
+ *   RESET that a port without a connection sends. It ends the earlier connection, so the next REQ
+ *   is admitted.
  */
 static void no_answer(struct usiw_cm_verdict *v, struct usiw_cm_conn *c, const void *data,
 		      __u32 len, int malformed, void *buf)
 {
+	int is_data = usiw_cm_look(data, len) == USIW_CM_LOOK_DATA;
+
+	if (is_data && v->pkt.ack_psn == c->local_isn)
+		return;
 	if (malformed == -EPROTONOSUPPORT)
 		usiw_cm_other_version(c, v->pkt.version);
 	else
 		usiw_cm_alien(c, data, len);
-	if (usiw_cm_look(data, len) == USIW_CM_LOOK_DATA)
+	if (is_data)
 		answer(v, usiw_cm_build_stray_reset(data, len, buf));
 }
 

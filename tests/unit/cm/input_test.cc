@@ -149,6 +149,18 @@ TEST(Input, connection__data_of_an_earlier_one_draws_a_reset_while_the_req_waits
   EXPECT_EQ(input(&installing.c, Raw(op(USIW_TRP_SACK), 70, 80)).kind, unsigned{USIW_CM_V_CONN});
 }
 
+// The responder may send as soon as its engine has the connection. Its ACCEPT may be overtaken, or lost.
+TEST(Input, connection__early_data_of_the_responder_is_ignored_while_the_req_waits) {
+  for (const unsigned opcode : {USIW_TRP_DATA, USIW_TRP_SHUTDOWN, USIW_TRP_SACK}) {
+    Conn i = Conn::in(Role::kInitiator, State::kReqSent);
+    const usiw_cm_verdict v = input(&i.c, Raw(op(opcode), kPeerIsn, kOwnIsn));
+    EXPECT_EQ(v.kind, unsigned{USIW_CM_V_CONN}) << opcode;
+    EXPECT_EQ(v.actions, 0u) << opcode;
+    EXPECT_EQ(i.c.answer, USIW_CM_ANSWER_NOTHING) << opcode;
+    EXPECT_EQ(i.c.state, USIW_CM_REQ_SENT) << opcode;
+  }
+}
+
 TEST(Input, connection__data_counts_as_confirm) {
   Conn r = Conn::in(Role::kResponder, State::kAcceptSent);
   EXPECT_EQ(input(&r.c, Raw(op(USIW_TRP_DATA), kPeerIsn + USIW_TRP_MAX_WINDOW)).actions, 0u);

@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from compiling import compile_c
+
 
 def shell(usiw_run, script, by="sh"):
     """Lines that a script prints; it must succeed."""
@@ -15,8 +17,7 @@ def shell(usiw_run, script, by="sh"):
 def build(tmp_path, source, *options):
     """A C program, built with the machine's compiler."""
     (tmp_path / "p.c").write_text(source)
-    subprocess.run(["gcc", "-D_GNU_SOURCE", "-O1", "-o", tmp_path / "p", tmp_path / "p.c", *options], check=True)
-    return tmp_path / "p"
+    return compile_c(tmp_path / "p", tmp_path / "p.c", *options)
 
 
 OLD_STAT = """\

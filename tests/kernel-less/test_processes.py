@@ -2,7 +2,6 @@
 """Processes that end, fork and exec; rights."""
 
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import time
 
 import pytest
 
+from compiling import compiled
 from support.pairs import next_port
 from support.procs import until
 
@@ -163,13 +163,6 @@ def test_process_of_its_own(usiw_run, case):
 def test_memory_is_taken_away_while_it_is_sent(usiw_run):
     """By a socket: no crash, no wrong byte, RETRY_EXC_ERR, and others go on. (Else it is the program's own SIGSEGV.)"""
     usiw_run([RUN_CASES, "memory/taken-away-while-it-is-sent"], ["--port", "socket"]).expect(0, 100)
-
-
-def compiled(name, where):
-    """The program of programs/`name`.c, made in the folder `where`."""
-    source = pathlib.Path(__file__).resolve().parent / "programs" / f"{name}.c"
-    subprocess.run(["gcc", "-O1", "-o", where / name, source, "-lrdmacm", "-libverbs"], check=True)
-    return where / name
 
 
 @pytest.mark.parametrize("port_kind", ["auto", "socket"])

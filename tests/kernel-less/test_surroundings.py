@@ -2,24 +2,17 @@
 """Programs that load libibverbs in unusual ways, and processes that are forbidden what others have. Either it works or
 one line says what failed, why, and what to do; nothing hangs."""
 
-import pathlib
 import re
 import socket
 import subprocess
 
 import pytest
 
+from compiling import PROGRAMS, VERBS, compile_c, compiled
 from hosts import A6
 from support import procs
 
-PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 SECONDS = 20
-VERBS = ["-lrdmacm", "-libverbs"]
-
-
-def compile_c(output, source, *options):
-    subprocess.run(["gcc", "-D_GNU_SOURCE", "-O1", "-o", output, source, *options], check=True)
-    return output
 
 
 def library(folder, name, source, *options):
@@ -42,7 +35,7 @@ def fixture_load(usiw_run, tmp_path):
 
 @pytest.fixture(name="two_threads")
 def fixture_two_threads(tmp_path):
-    return compile_c(tmp_path / "two_threads", PROGRAMS / "two_threads.c", *VERBS)
+    return compiled("two_threads", tmp_path)
 
 
 def said(proc):

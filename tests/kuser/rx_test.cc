@@ -8,6 +8,16 @@ namespace {
 
 class Rx : public Connected {
  protected:
+  /// A datagram of @p len zeros from the destination of @p req to its sender.
+  static mock_datagram answer_to(const mock_datagram& req, u32 len) {
+    mock_datagram d{};
+    d.from = req.to;
+    d.from_port = req.to_port;
+    d.to = req.from;
+    d.to_port = req.from_port;
+    d.len = len;
+    return d;
+  }
   mock_datagram datagram(u16 opflags, u32 len) {
     mock_datagram d{};
     d.from = ipv4("192.0.2.1");
@@ -179,12 +189,7 @@ TEST_F(Rx, encap_rcv__alien) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
   mock_datagram req;
   ASSERT_TRUE(mock_take(&req));
-  mock_datagram alien = {};
-  alien.from = req.to;
-  alien.from_port = req.to_port;
-  alien.to = req.from;
-  alien.to_port = req.from_port;
-  alien.len = 20;
+  mock_datagram alien = answer_to(req, 20);
   memset(alien.data, 0xee, alien.len);
   mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
   for (int i = 0; i < 50; i++) mock_deliver(&alien, 8);
@@ -207,12 +212,7 @@ TEST_F(Rx, encap_rcv__data_of_an_older_connection_while_the_req_waits) {
   ASSERT_EQ(active.connect(*client, ipv4("192.0.2.1"), 9000, ipv4("198.51.100.9"), kPort), 0);
   mock_datagram req;
   ASSERT_TRUE(mock_take(&req));
-  mock_datagram probe = {};
-  probe.from = req.to;
-  probe.from_port = req.to_port;
-  probe.to = req.from;
-  probe.to_port = req.from_port;
-  probe.len = sizeof(usiw_trp_hdr);
+  mock_datagram probe = answer_to(req, sizeof(usiw_trp_hdr));
   probe.data[8] = USIW_TRP_SACK << 4;
   mock_advance_ms(USIW_CM_STRAY_US / 1000 + 1);
   for (int i = 0; i < 50; i++) mock_deliver(&probe, 8);

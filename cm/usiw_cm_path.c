@@ -282,8 +282,8 @@ static void follow_packets(struct usiw_cm_end *end, const struct usiw_cm_route *
 
 /*
  * True if the connection stays on its data socket, whose route the kernel follows by itself. The
- * process then has the data socket and cannot change its port. The process uses the socket if
- * CONNECT did not permit raw packets, or if the process has kept the socket open.
+ * process then has the data socket and cannot change its port. The process uses the socket if the
+ * CONNECT record did not permit raw packets, or if the socket is still open.
  */
 static int is_followed_by_kernel(struct usiw_cm_end *end)
 {

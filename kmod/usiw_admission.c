@@ -388,7 +388,7 @@ u32 usiw_admission_request(struct usiw_cm_admission_verdict *v, struct usiw_list
 	if (v->pending)
 		len = usiw_cm_build_pending(req, v->isn, answer);
 	spin_unlock(&us->admission_lock);
-	/* From here on a listener that leaves may free an entry that the admission has kept. */
+	/* From here on a listener that leaves may free an entry that the admission owns. */
 	usiw_admission_free(v->out);
 	if (v->kind != USIW_CM_ADM_KEPT && entry != *rx)
 		kfree(entry);

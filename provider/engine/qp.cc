@@ -98,7 +98,7 @@ void Engine::Impl::qp_destroy(QpContext& qp) {
 int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn) {
   if (!qp.life.is(Phase::kIdle)) return EISCONN;
   if (port < 0 || static_cast<size_t>(port) >= ports_.size() || conn.mtu < USIW_MIN_MTU ||
-      conn.mtu > USIW_MAX_MTU || conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
+      std::max(conn.mtu, conn.handshake_mtu) > USIW_MAX_MTU || conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
     return EINVAL;
   if (qp.attr.send_cq->dead() || qp.attr.recv_cq->dead()) return EOVERFLOW;  // nothing would be seen to complete
   const uint32_t payload = std::min(conn.mtu - outer_bytes(path), ports_[port].port->max_payload());

@@ -587,11 +587,12 @@ TEST_F(Lifetime, connect_refuses_what_no_handshake_agrees_on) {
   FlowKey flow = w.last_flow;
   flow.local_port ^= 1;
   const Path path{flow, {}, {}, 64, 0};
-  const auto connect = [&](uint16_t ird, uint16_t ord, uint16_t mtu, int port = 0) {
-    return w.a.engine.qp_connect(q, port, path, {1, 2, 64, ird, ord, mtu, true});
+  const auto connect = [&](uint16_t ird, uint16_t ord, uint16_t mtu, int port = 0, uint16_t handshake_mtu = 0) {
+    return w.a.engine.qp_connect(q, port, path, {1, 2, 64, ird, ord, mtu, true, true, handshake_mtu});
   };
   EXPECT_EQ(EINVAL, connect(1, 1, USIW_MIN_MTU - 1));
   EXPECT_EQ(EINVAL, connect(1, 1, USIW_MAX_MTU + 1));
+  EXPECT_EQ(EINVAL, connect(1, 1, 1500, 0, USIW_MAX_MTU + 1));
   EXPECT_EQ(EINVAL, connect(USIW_MAX_IRD + 1, 1, 1500));
   EXPECT_EQ(EINVAL, connect(1, USIW_MAX_ORD + 1, 1500));
   EXPECT_EQ(EINVAL, connect(1, 1, 1500, 1));

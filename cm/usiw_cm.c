@@ -89,6 +89,12 @@ void usiw_cm_offer(struct usiw_cm_conn *c, __u32 features)
 		c->features |= features & c->peer_features;
 }
 
+void usiw_cm_set_silent(struct usiw_cm_conn *c)
+{
+	c->silent = 1;
+	usiw_cm_set_timer(c, 0, 0);
+}
+
 /* ---- The user's calls -------------------------------------------------- */
 
 __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us)
@@ -242,6 +248,8 @@ static __u32 repeat(struct usiw_cm_conn *c, __u64 now_us)
 
 	switch (c->state) {
 	case USIW_CM_REQ_SENT:
+		if (c->silent)
+			return usiw_cm_ask_again(c, now_us);
 		opcode = USIW_TRP_REQ;
 		last = USIW_CM_REQ_TRIES;
 		break;

@@ -106,6 +106,17 @@ int usiw_cm_init_passive(struct usiw_cm_conn *c, const struct usiw_cm_packet *re
 void usiw_cm_offer(struct usiw_cm_conn *c, __u32 features);
 
 /*
+ * Makes a new connection silent, as QPs of InfiniBand and RoCE are that connect without a connection
+ * manager. Call it directly after usiw_cm_init_active() or usiw_cm_init_passive(). Then:
+ * - An initiator asks until the connection is made or aborted. No answer but ACCEPT ends that.
+ * - No state expires. A responder repeats its ACCEPT a limited number of times, and again in answer
+ *   to each REQ.
+ * - The end sends nothing: LINGER is left at once, and a RESET of the peer is ignored. So a peer
+ *   learns of the end only by its own data, which nobody acknowledges.
+ */
+void usiw_cm_set_silent(struct usiw_cm_conn *c);
+
+/*
  * The calls of the user and of the engine follow. Each returns the actions to carry out. @error is
  * -errno. Any other value counts as -EIO, so that no error looks like success.
  */

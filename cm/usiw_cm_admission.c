@@ -14,8 +14,6 @@
 #include "usiw_cm_admission.h"
 #include "usiw_cm_cookie.h"
 
-#define EPOCH_BITS	26	/* 2^26 us are 67 s. A cookie is valid in its epoch and the next */
-
 /* ---- Shares of the listeners ------------------------------------------- */
 
 /*
@@ -375,19 +373,12 @@ struct usiw_cm_req *usiw_cm_admission_leave(struct usiw_cm_listener *l, __u64 no
 
 /* ---- Requests ---------------------------------------------------------- */
 
-/*
- * Fills in @req from a new REQ. The REQ is proven if its ACK PSN is the ISN of a PENDING, made in
- * this epoch or in the one before.
- */
+/* Fills in @req from a new REQ. */
 static void read_request(struct usiw_cm_req *req, const __u64 key[2],
 			 const struct usiw_cm_packet *pkt, __u64 now_us)
 {
-	__u32 epoch = (__u32)(now_us >> EPOCH_BITS), ack = pkt->ack_psn;
-	__u32 isn = usiw_cm_cookie(key, &req->tuple, pkt->psn, epoch);
-
-	req->proven = ack == isn ||
-		      (ack && ack == usiw_cm_cookie(key, &req->tuple, pkt->psn, epoch - 1));
-	req->isn = req->proven ? ack : isn;
+	req->isn = usiw_cm_cookie_isn(key, &req->tuple, pkt->psn, pkt->ack_psn, now_us,
+				      &req->proven);
 	req->peer_isn = pkt->psn;
 	req->seen_us = now_us;
 }

@@ -13,6 +13,7 @@
 #include "usiw_cm_cookie.h"
 
 #define WORDS	6
+#define EPOCH_BITS	26	/* 2^26 us are 67 s */
 
 static __u64 rotate(__u64 x, unsigned int bits)
 {
@@ -73,4 +74,14 @@ __u32 usiw_cm_cookie(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u3
 	rounds(v, 4);
 	isn = (__u32)(v[0] ^ v[1] ^ v[2] ^ v[3]);
 	return isn ? isn : 1;
+}
+
+__u32 usiw_cm_cookie_isn(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u32 peer_isn,
+			 __u32 ack, __u64 now_us, __u8 *proven)
+{
+	__u32 epoch = (__u32)(now_us >> EPOCH_BITS);
+	__u32 isn = usiw_cm_cookie(key, tuple, peer_isn, epoch);
+
+	*proven = ack == isn || (ack && ack == usiw_cm_cookie(key, tuple, peer_isn, epoch - 1));
+	return *proven ? ack : isn;
 }

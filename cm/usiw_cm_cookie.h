@@ -23,6 +23,14 @@ extern "C" {
 __u32 usiw_cm_cookie(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u32 peer_isn,
 		     __u32 epoch);
 
+/*
+ * Returns the ISN of this end for a REQ of @tuple with the PSN @peer_isn and the ACK PSN @ack. Sets
+ * *@proven to 1 if @ack is the ISN of a PENDING that this host has sent in this epoch or in the one
+ * before. Then the sender of the REQ has received the PENDING, and the function returns @ack.
+ */
+__u32 usiw_cm_cookie_isn(const __u64 key[2], const struct usiw_cm_tuple *tuple, __u32 peer_isn,
+			 __u32 ack, __u64 now_us, __u8 *proven);
+
 #ifdef __cplusplus
 }
 #endif

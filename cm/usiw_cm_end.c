@@ -88,13 +88,17 @@ static __u32 reply(struct usiw_cm_end *end, int status, __u64 now_us)
 	return status ? 0 : usiw_cm_abort(&end->cm, USIW_ABORT_LOCAL, now_us);
 }
 
-/* If the connection is open, gives back the slot of the backlog and moves the QP to RTS. */
+/*
+ * If the connection is open, gives back the slot of the backlog and moves the QP to RTS. The program
+ * itself moves the QP of a silent connection.
+ */
 static void established(struct usiw_cm_end *end)
 {
 	if (end->cm.state != USIW_CM_ESTABLISHED)
 		return;
 	end->host->leave_backlog(end);
-	end->host->set_qp_state(end, USIW_QPS_RTS);
+	if (!end->cm.silent)
+		end->host->set_qp_state(end, USIW_QPS_RTS);
 }
 
 void usiw_cm_end_leave(struct usiw_cm_end *end)

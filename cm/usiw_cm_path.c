@@ -102,6 +102,8 @@ void usiw_cm_fill_info(struct usiw_conn_info *info, const struct usiw_cm_conn *c
 		info->flags |= USIW_CONN_F_INITIATOR;
 	if (!is_ipv4(tuple))
 		info->flags |= USIW_CONN_F_IPV6;
+	if (c->silent)
+		info->flags |= USIW_CONN_F_SILENT;
 	info->snd_psn = c->local_isn;
 	info->rcv_psn = c->peer_isn;
 	info->snd_window = c->peer_window;

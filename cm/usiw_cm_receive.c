@@ -109,6 +109,20 @@ static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pk
 	}
 }
 
+/*
+ * Handles a PENDING of a silent initiator, which goes on asking as before. It answers each new PSN
+ * at once by a REQ that repeats this PSN. The peer has a new PSN after 67 s, and after a restart.
+ */
+static __u32 silent_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
+{
+	int answered = c->pending && c->peer_isn == pkt->psn;
+
+	c->pending = 1;
+	c->peer_isn = pkt->psn;
+	c->peer_known = 1;
+	return answered ? 0 : usiw_cm_transmit(c, USIW_TRP_REQ, 0);
+}
+
 static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)
 {
 	__u64 repeat_us = c->repeat_us;
@@ -116,6 +130,8 @@ static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet
 	__u64 limit_us = c->connect_us + USIW_CM_REQ_LIMIT_US;
 
 	c->answer = USIW_CM_ANSWER_PENDING;
+	if (c->silent)
+		return silent_pending(c, pkt);
 	/*
 	 * PSN 0: the peer has no ISN yet, so this end cannot build a RESET that the peer accepts.
 	 */
@@ -148,7 +164,7 @@ static __u32 receive_accept(struct usiw_cm_conn *c, const struct usiw_cm_packet 
 		c->peer_isn = pkt->psn;
 		c->peer_known = 1;
 		if (!agree(c, pkt))
-			return usiw_cm_finish_with_reset(c, -EPROTO, 0, now_us);
+			return c->silent ? 0 : usiw_cm_finish_with_reset(c, -EPROTO, 0, now_us);
 		return usiw_cm_install(c, now_us);
 	case USIW_CM_ESTABLISHED:
 	case USIW_CM_CLOSING:
@@ -217,6 +233,8 @@ static __u32 receive_reject(struct usiw_cm_conn *c, const struct usiw_cm_packet 
 	c->answer = USIW_CM_ANSWER_REJECT;
 	if (pkt->version != USIW_WIRE_VERSION)
 		usiw_cm_other_version(c, pkt->version);
+	if (c->silent)
+		return 0;
 	if (pkt->reason == USIW_REJECT_NO_LISTENER)
 		return nobody_listens(c, now_us);
 	if (pkt->reason == USIW_REJECT_USER)
@@ -235,7 +253,7 @@ static __u32 receive_reset(struct usiw_cm_conn *c, const struct usiw_cm_packet *
 {
 	__u32 actions;
 
-	if (pkt->flags & USIW_TRP_F_STRAY)
+	if ((pkt->flags & USIW_TRP_F_STRAY) || c->silent)
 		return 0;
 	if (c->state == USIW_CM_REQ_SENT && !c->peer_known && pkt->ack_psn == c->local_isn) {
 		c->peer_isn = pkt->psn;
@@ -306,5 +324,7 @@ __u32 usiw_cm_icmp(struct usiw_cm_conn *c, enum usiw_cm_answer answer, __u64 now
 	if (c->state != USIW_CM_REQ_SENT || answer == USIW_CM_ANSWER_NOTHING)
 		return 0;
 	c->answer = answer;
-	return answer == USIW_CM_ANSWER_NO_PORT ? nobody_listens(c, now_us) : 0;
+	if (answer != USIW_CM_ANSWER_NO_PORT || c->silent)
+		return 0;
+	return nobody_listens(c, now_us);
 }

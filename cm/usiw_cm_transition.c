@@ -38,7 +38,7 @@ void usiw_cm_set_timer(struct usiw_cm_conn *c, __u64 repeat_us, __u64 expire_us)
 	c->repeat_us = repeat_us;
 	c->expire_us = expire_us;
 	c->deadline_us = expire_us;
-	if (repeat_us && repeat_us < expire_us)
+	if (repeat_us && (!expire_us || repeat_us < expire_us))
 		c->deadline_us = repeat_us;
 }
 
@@ -54,14 +54,28 @@ __u32 usiw_cm_transmit_repeatedly(struct usiw_cm_conn *c, __u8 state, __u8 opcod
 {
 	c->state = state;
 	c->tries = 1;
-	usiw_cm_set_timer(c, now_us + usiw_cm_interval(c), now_us + usiw_cm_total_wait(tries));
+	usiw_cm_set_timer(c, now_us + usiw_cm_interval(c),
+			  c->silent ? 0 : now_us + usiw_cm_total_wait(tries));
 	return usiw_cm_transmit(c, opcode, 0);
+}
+
+__u32 usiw_cm_ask_again(struct usiw_cm_conn *c, __u64 now_us)
+{
+	__u64 wait_us;
+
+	if (c->tries < USIW_CM_REQ_TRIES)
+		c->tries++;
+	wait_us = usiw_cm_interval(c);
+	if (wait_us > USIW_CM_SILENT_REPEAT_US)
+		wait_us = USIW_CM_SILENT_REPEAT_US;
+	usiw_cm_set_timer(c, now_us + wait_us, 0);
+	return usiw_cm_transmit(c, USIW_TRP_REQ, 0);
 }
 
 __u32 usiw_cm_install(struct usiw_cm_conn *c, __u64 now_us)
 {
 	c->state = USIW_CM_INSTALLING;
-	usiw_cm_set_timer(c, 0, now_us + USIW_CM_INSTALL_US);
+	usiw_cm_set_timer(c, 0, c->silent ? 0 : now_us + USIW_CM_INSTALL_US);
 	return USIW_CM_A_INSTALL;
 }
 
@@ -112,6 +126,8 @@ __u32 usiw_cm_finish(struct usiw_cm_conn *c, int status, int disconnect, __u8 an
 		break;
 	}
 	c->status = status;
+	if (c->silent)
+		return actions | usiw_cm_die(c);
 	c->state = USIW_CM_LINGER;
 	c->linger = answer;
 	c->tries = 0;
@@ -125,7 +141,7 @@ __u32 usiw_cm_finish_with_reset(struct usiw_cm_conn *c, int status, int disconne
 
 	if (c->initiator)
 		c->peer_pd_len = 0;
-	if (!c->peer_known)
+	if (!c->peer_known || c->silent)
 		return actions;
 	c->tries = 1;
 	usiw_cm_set_timer(c, now_us + usiw_cm_interval(c), c->expire_us);
@@ -144,9 +160,10 @@ __u32 usiw_cm_abort_with_reset(struct usiw_cm_conn *c, __u8 reason, int status, 
 
 __u32 usiw_cm_finish_with_reject(struct usiw_cm_conn *c, __u8 reason, __u64 now_us)
 {
+	__u32 actions = usiw_cm_finish(c, -ECONNREFUSED, 0, USIW_TRP_REJECT, now_us);
+
 	c->reject_reason = reason;
-	return usiw_cm_finish(c, -ECONNREFUSED, 0, USIW_TRP_REJECT, now_us) |
-	       usiw_cm_transmit(c, USIW_TRP_REJECT, 0);
+	return c->silent ? actions : actions | usiw_cm_transmit(c, USIW_TRP_REJECT, 0);
 }
 
 void usiw_cm_set_peer_private_data(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)

@@ -52,6 +52,9 @@ void usiw_cm_set_peer_private_data(struct usiw_cm_conn *c, const struct usiw_cm_
 __u32 usiw_cm_transmit_repeatedly(struct usiw_cm_conn *c, __u8 state, __u8 opcode,
 				  unsigned int tries, __u64 now_us);
 
+/* Transmits another REQ of a silent initiator, and schedules the next. */
+__u32 usiw_cm_ask_again(struct usiw_cm_conn *c, __u64 now_us);
+
 /* Enters INSTALLING. */
 __u32 usiw_cm_install(struct usiw_cm_conn *c, __u64 now_us);
 
@@ -70,7 +73,7 @@ __u32 usiw_cm_abort_engine(struct usiw_cm_conn *c, __u8 reason);
 __u32 usiw_cm_die(struct usiw_cm_conn *c);
 
 /*
- * Enters LINGER from any earlier state. Returns RELEASE, and the events that iw_cm is owed in the
+ * Enters LINGER from any earlier state, or DEAD if the connection is silent. Returns RELEASE, and the events that iw_cm is owed in the
  * old state, with @status. @disconnect: in ESTABLISHED and CLOSING, DISCONNECT comes before CLOSE.
  * In other states it has no effect. @answer: the opcode that answers late datagrams, or 0.
  */

@@ -92,6 +92,7 @@ enum usiw_cm_answer {
 #define USIW_CM_CLOSING_US		10000000u	/* limit for the engine to drain */
 #define USIW_CM_LINGER_US		2000000u	/* time in LINGER */
 #define USIW_CM_RESET_TRIES		3	/* RESETs by timer, or in answer to RESETs */
+#define USIW_CM_SILENT_REPEAT_US	1000000u	/* silent initiator: longest wait between REQs */
 
 /**
  * struct usiw_cm_conn - one connection; usiw_cm_init_active() or _passive() sets all of it
@@ -106,6 +107,8 @@ enum usiw_cm_answer {
  * @linger:	LINGER: opcode of the answer to late datagrams; 0: no answer
  * @peer_known:	@peer_isn is valid
  * @pending:	initiator: the peer has answered PENDING
+ * @silent:	no end of this connection notifies the other end, and no state has a limit: see
+ *		usiw_cm_set_silent()
  * @answer:	initiator: latest answer to its REQ, enum usiw_cm_answer
  * @peer_version: ANSWER_VERSION: wire version of the peer
  * @alien: @alien_len: ANSWER_ALIEN: first bytes of the datagram that is no answer of usiw
@@ -135,6 +138,7 @@ struct usiw_cm_conn {
 	__u8	linger;
 	__u8	peer_known;
 	__u8	pending;
+	__u8	silent;
 	__u8	answer;
 	__u8	peer_version;
 	__u8	alien_len;

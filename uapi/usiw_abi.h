@@ -71,6 +71,7 @@
 						 * offers USIW_FEATURE_MERGED */
 #define USIW_CAP_MERGES		(1ull << 4)	/* with DATA_SOCKET: connections obey USIW_TRP_F_MERGED. The
 						 * handshake offers USIW_FEATURE_MERGES */
+#define USIW_CAP_SILENT		(1ull << 5)	/* CONNECT may have USIW_CONN_F_SILENT */
 
 /* Driver data of the request GET_CONTEXT. A shorter one is refused. */
 struct usiw_alloc_ucontext_req {
@@ -227,6 +228,9 @@ enum usiw_event_type {
 #define USIW_CONN_F_PACKET	0x10	/* CONNECT with SOCKET, and PATH: raw packets reach the peer too, and
 					 * the provider chooses. A CONNECT without SOCKET never has the
 					 * flag: raw packets are the only port */
+#define USIW_CONN_F_SILENT	0x20	/* CONNECT: the QP has connected without rdma_cm. A stray RESET of the
+					 * peer is ignored, and a silent peer does not end the connection
+					 * while nothing is outstanding (docs/face.md) */
 
 /* Parameters of a connection. Addresses have 16 bytes; IPv4 is mapped (::ffff:a.b.c.d). */
 struct usiw_conn_info {

@@ -151,6 +151,30 @@ enum usiw_trp_opcode {
  */
 #define USIW_FEATURE_MERGES	0x00000002u
 
+/*
+ * REQ only: a QP asks for the connection, not an id of rdma_cm. The private data are a struct usiw_face_ask
+ * (docs/face.md). An end that does not know the bit refuses it, and so does a listener of rdma_cm.
+ */
+#define USIW_FEATURE_FACE	0x00010000u
+
+/**
+ * struct usiw_face_ask - private data of a REQ with USIW_FEATURE_FACE
+ * @src_qpn:	number of the QP that asks. Its low 16 bits are the UDP port that the REQ comes from
+ * @dst_qpn:	number of the QP that is asked. Its low 16 bits are the UDP port that the REQ goes to
+ * @rq_psn:	PSN that the program of the asking QP expects, 24 bits
+ * @sq_psn:	PSN by which the asking QP begins to send, 24 bits; USIW_FACE_NO_PSN: the program has not given it yet
+ */
+struct usiw_face_ask {
+	__be32	src_qpn;
+	__be32	dst_qpn;
+	__be32	rq_psn;
+	__be32	sq_psn;
+} __packed;
+
+USIW_STATIC_ASSERT(sizeof(struct usiw_face_ask) == 16, "REQ of a QP");
+
+#define USIW_FACE_NO_PSN	0xffffffffu
+
 /**
  * struct usiw_cm_params - payload of REQ and ACCEPT, followed by private data
  * @version:	USIW_WIRE_VERSION. A REQ of another version is answered by REJECT

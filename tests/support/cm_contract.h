@@ -100,6 +100,7 @@ class Contract {
     if (c.state == USIW_CM_LINGER && !released_) return "LINGER without RELEASE";
     const bool timeless = c.state == USIW_CM_IDLE || c.state == USIW_CM_ESTABLISHED ||
                           c.state == USIW_CM_DEAD;
+    if (c.silent) return c.expire_us != 0 || c.state == USIW_CM_LINGER ? "silent, and a state has a limit" : "";
     if (timeless != (c.expire_us == 0)) return "unbounded state, or time-out in a timeless one";
     if (timeless != (c.deadline_us == 0)) return "timer and time-out differ";
     if (c.deadline_us > c.expire_us) return "timer after the time-out";

@@ -44,6 +44,7 @@ struct TestEnd : usiw_cm_end {
   bool by_packets = false, data_closed = false;
   int followed = -1;  ///< next hop that is followed; -1: none
   unsigned sent = 0;
+  std::vector<std::vector<uint8_t>> wire;  ///< datagrams sent
   Contract contract;
 
   void attach(uint8_t kinds) {
@@ -72,7 +73,11 @@ struct TestEnd : usiw_cm_end {
     if (!holds && broken.empty()) broken = rule;
   }
 
-  static int send_one(usiw_cm_end* end, const void*, uint32_t) { return ++of(end).sent, of(end).send_error; }
+  static int send_one(usiw_cm_end* end, const void* data, uint32_t len) {
+    const auto* bytes = static_cast<const uint8_t*>(data);
+    of(end).wire.emplace_back(bytes, bytes + len);
+    return ++of(end).sent, of(end).send_error;
+  }
   static int notify_user(usiw_cm_end* end, uint32_t event, int status) {
     TestEnd& t = of(end);
     t.expect(t.has_user, "a notice without a user");

@@ -274,6 +274,7 @@ struct Engine::Impl {
   uint64_t next_nudge() { return nudge_ns_ = std::max(nudge_ns_, now_) + kNudgeNs; }
   void on_rnr_timer(QpContext& qp);
   void lose_late(QpContext& qp);
+  static bool may_be_silent(const QpContext& qp);
   void on_keepalive(QpContext& qp);
   uint64_t keepalive_at(const QpContext& qp) const;
   uint64_t deadline_of(const QpContext& qp) const;

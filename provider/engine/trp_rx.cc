@@ -378,7 +378,7 @@ void Engine::Impl::receive_reset(QpContext& qp, const TrpHeader& h) {
   const bool acked = psn_in(h.psn, qp.rcv.nxt() - kWindow, kWindow + 1);
   const bool sent = psn_in(h.ack_psn, qp.snd.una() - kWindow, qp.snd.nxt() - qp.snd.una() + kWindow);
   const bool sacked = psn_in(h.ack_psn, qp.rcv.nxt() - kWindow, 2 * kWindow);
-  if (!acked || !(sent || sacked)) {
+  if (!acked || !(sent || sacked) || qp.conn.silent) {
     drop(qp, USIW_CNT_DROP_RESET, h.psn);
     return;
   }

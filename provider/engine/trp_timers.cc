@@ -175,9 +175,15 @@ void Engine::Impl::lose_late(QpContext& qp) {
   }
 }
 
+/// True if nothing waits for the peer, and the peer need not show that it exists.
+bool Engine::Impl::may_be_silent(const QpContext& qp) {
+  return qp.conn.silent && qp.snd.empty() && qp.sq.reads_out() == 0 && qp.sq.drained();
+}
+
 void Engine::Impl::on_keepalive(QpContext& qp) {
   if (qp.keepalive.answered(qp.heard_ns)) return;
-  if (qp.keepalive.unanswered() >= kMaxProbes && now_ - qp.heard_ns >= patience_) return give_up(qp);
+  if (qp.keepalive.unanswered() >= kMaxProbes && now_ - qp.heard_ns >= patience_ && !may_be_silent(qp))
+    return give_up(qp);
   const bool again = qp.keepalive.unanswered() != 0;
   if (again) missed_answer(qp);
   qp.keepalive.probed(now_);

@@ -169,6 +169,7 @@ struct ConnAttr {
   bool initiator;
   bool merges = false;  ///< either end may take merged datagrams for a while, and tells by its headers
   uint16_t handshake_mtu = 0;  ///< bytes, the same at both ends: no datagram of either is longer; 0: mtu
+  bool silent = false;         ///< an idle peer may be silent for ever, and a stray RESET means nothing (docs/face.md)
 };
 
 /// A completion as poll_cq takes it out of the ring.

@@ -137,6 +137,14 @@ bool read_flow(const mmsghdr& h, const sockaddr_storage& peer, const FlowKey& kn
   return addressed;
 }
 
+/// The socket, which is bound to @p name, gets the datagrams of IPv4 besides those of IPv6.
+bool takes_both(int fd, const sockaddr_storage& name) {
+  int only_ipv6 = 1;
+  socklen_t len = sizeof only_ipv6;
+  return name.ss_family == AF_INET6 && getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, &len) == 0 &&
+         only_ipv6 == 0;
+}
+
 /// The netdev may put several datagrams into one frame on their way up (GRO). Also if that cannot be told.
 bool netdev_merges(int fd, uint32_t ifindex) {
   ethtool_value gro{.cmd = ETHTOOL_GGRO, .data = 1};
@@ -195,7 +203,7 @@ bool SocketPort::Socket::serves(const Path& path) const {
   if (fd < 0) return false;
   if (connected) return flow == key;
   if (flow.local_port != key.local_port) return false;
-  if (is_any(flow)) return flow.is_ipv4() == key.is_ipv4();
+  if (is_any(flow)) return both || flow.is_ipv4() == key.is_ipv4();
   return flow.local_addr == key.local_addr && (scope == 0 || scope == path.scope);
 }
 
@@ -243,9 +251,17 @@ int SocketPort::add_flow(Path& path, int fd) {
   if (slot == sockets_.size()) sockets_.emplace_back();
   ask_for_overflows(fd);
   path.sees_ce = ask_for_marks(fd, path.flow.is_ipv4());
-  sockets_[slot] = {.fd = fd, .users = 1, .merging = path.merge, .connected = connected, .holds = held_by(fd),
-                    .lost = dropped_by(fd), .sees_ce = path.sees_ce,
-                    .flow = connected ? path.flow : bound, .scope = scope};
+  sockets_[slot] = {.fd = fd,
+                    .users = 1,
+                    .merging = path.merge,
+                    .connected = connected,
+                    .ipv4 = path.flow.is_ipv4(),
+                    .both = takes_both(fd, name),
+                    .holds = held_by(fd),
+                    .lost = dropped_by(fd),
+                    .sees_ce = path.sees_ce,
+                    .flow = connected ? path.flow : bound,
+                    .scope = scope};
   set_gro(sockets_[slot]);
   path.socket = slot;
   path.by_socket = true;
@@ -316,7 +332,7 @@ void SocketPort::set_sender(Socket& s, uint16_t peer, bool yes) {
 /// all: slower, not wrong.
 void SocketPort::filter(Socket& s) const {
   const bool wanted = !s.connected && unmarked_ != 0 && s.senders.size() < s.users && s.senders.size() <= kBesideMost;
-  if (wanted && attach_beside_filter(s.fd, s.flow.is_ipv4(), unmarked_, s.senders) == 0) {
+  if (wanted && attach_beside_filter(s.fd, s.ipv4, unmarked_, s.senders) == 0) {
     s.filtered = true;
   } else if (s.filtered) {
     detach_filter(s.fd);

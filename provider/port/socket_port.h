@@ -70,6 +70,8 @@ class SocketPort final : public NetPort {
     unsigned merging = 0;  ///< of these, those that take merged datagrams, for now or always
     bool gro = false;      ///< the kernel hands them over as such
     bool connected = false;
+    bool ipv4 = false;      ///< its connections use IPv4, also if the socket has both families
+    bool both = false;      ///< it is bound to all addresses of both families
     bool filtered = false;  ///< takes only what attach_beside_filter() lets through
     std::vector<uint16_t> senders{};  ///< the peers' ports of those connections that send by it
     uint32_t holds = 0;  ///< bytes of received datagrams, as the kernel counts them (truesize)

@@ -104,7 +104,7 @@ static const struct usiw_operations operations = {
 /* What the provider understands of USIW_CAP_*. */
 #define USIW_PROVIDER_CAPS \
 	(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | \
-	 USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES)
+	 USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES | USIW_CAP_SILENT)
 
 enum { USIW_ABI_ANSWERS = 3 };		/* from this version on a module tells which ones it speaks */
 

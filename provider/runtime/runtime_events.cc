@@ -58,7 +58,8 @@ ConnAttr attr_of(const usiw_conn_info& c) {
           .mtu = c.mtu,
           .initiator = (c.flags & USIW_CONN_F_INITIATOR) != 0,
           .merges = merges_at_times(c),
-          .handshake_mtu = c.handshake_mtu};
+          .handshake_mtu = c.handshake_mtu,
+          .silent = (c.flags & USIW_CONN_F_SILENT) != 0};
 }
 
 /// The descriptor that came with CONNECT, or a negative number.

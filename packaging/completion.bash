@@ -18,11 +18,12 @@ _usiw_run() {
 	local word=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD - 1]}
 	case $last in
 	--port) COMPREPLY=($(compgen -W "auto shm socket packet" -- "$word")) && return ;;
+	--face) COMPREPLY=($(compgen -W "iwarp roce" -- "$word")) && return ;;
 	--device | --address | --loss | --reorder | --delay | --seed | --fail-wr | --kill-after) return ;;
 	esac
 	case $word in
-	-*) COMPREPLY=($(compgen -W "--check --device --address --port --loss --reorder --delay --seed --fail-wr
-		--kill-after -h --help --version" -- "$word")) ;;
+	-*) COMPREPLY=($(compgen -W "--check --device --address --port --face --loss --reorder --delay --seed
+		--fail-wr --kill-after -h --help --version" -- "$word")) ;;
 	*) COMPREPLY=($(compgen -c -- "$word")) ;;
 	esac
 }

@@ -95,7 +95,7 @@ def test_defaults_and_limits_of_variables():
     assert re.search(r"return Mode::kAdaptive;\n}", text("provider/progress/progress.cc"))
     constants = dict(re.findall(r'\b(k\w+Variable)\[\] = "(USIW_\w+)"', text("tools/run/host/settings.h")))
     defaults = re.findall(r'get\((k\w+Variable), "(.*?)"\)', text("tools/run/host/settings.h"))
-    assert len(defaults) == 4
+    assert len(defaults) == 5
     for name, default in defaults:
         assert f"{default or 'none'} by default" in about[constants[name]], constants[name]
 
@@ -108,6 +108,8 @@ def test_values_of_variables():
         return set(re.findall(r"^\.It Cm (\w+)", about[name], re.M))
     wishes = text("provider/port/choice.h").partition("parse_port_wish")[2].partition("return true")[0]
     assert items("USIW_PORT") == set(re.findall(r'name == "(\w+)"', wishes))
+    faces = text("tools/run/host/settings.h").partition("bool parse_face")[2].partition("}")[0]
+    assert items("USIW_FACE") == set(re.findall(r'return name == "(\w+)" \|\| name == "(\w+)"', faces)[0])
     assert items("USIW_PROGRESS") == set(re.findall(r'strcmp\(value, "(\w+)"\)', text("provider/progress/progress.cc")))
     keys = set(re.findall(r'key == "([\w-]+)"', text("provider/port/faults.cc")))
     assert keys == set(re.findall(r"^\.Cm ([\w-]+)", about["USIW_FAULTS"], re.M))

@@ -20,7 +20,7 @@ PARTS = {
     "cm": (["uapi"], [["."]]),
     "provider": (["uapi"], [["base"], ["engine"], ["port", "progress"], ["runtime"], ["verbs", "rdma_core"]]),
     "tools/run": (["uapi", "cm", "provider/base"],
-                  [["host"], ["libc", "launcher"], ["conn"], ["uverbs", "ucm"], ["entry"]]),
+                  [["host"], ["libc", "launcher"], ["conn"], ["face"], ["uverbs", "ucm"], ["entry"]]),
 }
 
 #: (folder, header, why it may include that header all the same)
@@ -39,7 +39,7 @@ EXCEPTIONS = [
 SYSTEM = [
     (r"rte_.*", ["provider/port"]),
     (r"(infiniband|rdma)/.*", ["provider/runtime", "provider/verbs", "provider/rdma_core", "tools/run/libc",
-                               "tools/run/conn", "tools/run/uverbs", "tools/run/ucm", "tools/run/launcher"]),
+                               "tools/run/conn", "tools/run/face", "tools/run/uverbs", "tools/run/ucm", "tools/run/launcher"]),
 ]
 
 #: (folder, all headers of the system that it may include). The kernel and processes compile cm/, which has no I/O,

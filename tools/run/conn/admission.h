@@ -54,6 +54,9 @@ class Admission : private usiw_cm_admission, public std::enable_shared_from_this
   ~Admission();
   Admission(const Admission&) = delete;
 
+  /// Returns the secret of the ISNs that this process sends in PENDINGs (cm/usiw_cm_cookie.h).
+  static const __u64* secret();
+
   /// [big lock] Adds the backlog of a new listener with @p slots slots, and delivers the REQs that have waited for a
   /// listener. The caller must have set UdpSocket::listener before.
   void join(Backlog& backlog, uint32_t slots);

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "cm/usiw_cm_end.h"
+#include "cm/usiw_face.h"
 #include "tools/run/conn/admission.h"
 #include "tools/run/conn/cm_thread.h"
 #include "tools/run/conn/event_stream.h"
@@ -44,6 +45,13 @@ struct ConnParam {
   uint16_t pd_len;
 };
 
+/// The path of a new connection.
+struct ConnPath {
+  Tuple tuple;
+  uint16_t mtu;  ///< IP MTU, bytes
+  uint8_t tos;   ///< IPv4 TOS or IPv6 traffic class
+};
+
 /// A connection. All its functions need the big lock.
 class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, private usiw_cm_end {
  public:
@@ -51,10 +59,15 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
 
   /// Opens a UDP socket for connections. Parameters and errors are those of UdpSocket::open().
   static std::shared_ptr<UdpSocket> open_port(const Endpoint& local, bool shared, int& error);
+  /// Opens the UDP socket of a QP at a free port. @p receive gets what arrives. Returns null and sets @p error to
+  /// -errno if that fails.
+  static std::shared_ptr<UdpSocket> open_port_of_qp(SocketCalls::Receive receive, int& error);
+  /// Handles a datagram that has arrived at the port of a QP. Returns true if usiw_face_take() is to be called.
+  static bool receive_for_qp(usiw_face& face, UdpSocket& sock, const Tuple& tuple, const void* data, uint32_t len);
   /// Starts a connection, and sets @p out to it. The connection notifies @p user until it has ended or forget_user() is
   /// called. Returns 0 or -errno: -EADDRINUSE, -EISCONN, -EINVAL.
-  static int connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const ConnParam& param, uint16_t mtu,
-                     uint8_t tos, const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
+  static int connect(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param,
+                     const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
   /// Makes a connection for the admitted REQ @p req. The connection takes over the slot of the REQ in @p backlog. If no
   /// connection can be made, gives the slot back, returns null, and sets @p reason to the reason code of a REJECT, or to
   /// 0 if no REJECT is to be sent.
@@ -64,6 +77,13 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   /// Accepts the connection with @p qp. Returns 0 and notifies @p user of ESTABLISHED once, even if the connection ends
   /// before that. On an error, ends the connection without a notice and returns -errno.
   int accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user);
+  /// Asks for a silent connection of a QP (cm/usiw_face.h). Else like connect().
+  static int ask(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param,
+                 const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
+  /// Makes a silent connection for the REQ @p req. Returns 0 or -errno. May notify @p user before it returns.
+  static int take_request(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const usiw_face_req& req,
+                          const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user,
+                          std::shared_ptr<Conn>& out);
   void reject(const void* pd, uint16_t pd_len) { run(usiw_cm_end_reject, pd, pd_len); }
   void disconnect() { run(usiw_cm_end_disconnect); }
   void abort(usiw_abort_reason reason) { run(usiw_cm_end_abort, reason); }
@@ -105,8 +125,10 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   void leave_packets();
   void use_next_hop();
   // conn_act.cc
-  int attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
+  void attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
   // conn_run.cc
+  static int initiate(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param, bool silent,
+                      const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
   static void receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
                       Admission::Entry* entry);
 

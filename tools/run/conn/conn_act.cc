@@ -38,11 +38,8 @@ void print_once(const std::string& key, const std::string& line) {
 
 }  // namespace
 
-/// Attaches the connection to @p qp and to @p user. Returns 0; -EINVAL if the QP is in a wrong state; -EISCONN if the
-/// QP has a connection.
-int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
-  if (qp->destroying || qp->state > USIW_QPS_RTR) return -EINVAL;
-  if (qp->conn) return -EISCONN;
+/// Attaches the connection to @p qp and to @p user.
+void Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
   qp->conn = shared_from_this();
   qp_ = qp;
   qpn = qp->qpn;
@@ -50,7 +47,6 @@ int Conn::attach(const std::shared_ptr<Qp>& qp, ConnUser* user) {
   usiw_cm_end_attach(this, USIW_CM_SOCKET | USIW_CM_MOVES | USIW_CM_PACKETS);
   if (!packets_reach(tuple_)) usiw_cm_offer(&cm, USIW_FEATURE_MERGED);
   if (qp->merges) usiw_cm_offer(&cm, USIW_FEATURE_MERGES);
-  return 0;
 }
 
 const usiw_cm_host Conn::host_calls = {
@@ -86,7 +82,7 @@ const usiw_cm_host Conn::host_calls = {
         [](usiw_cm_end* end, usiw_event_type type) {
           Conn& conn = of(end);
           if (!conn.qp_) return;
-          if (type == USIW_EVENT_CONNECT) {
+          if (type == USIW_EVENT_CONNECT && end->cm.silent == 0) {
             conn.qp_->attrs.ird = static_cast<uint8_t>(end->cm.ird);
             conn.qp_->attrs.ord = static_cast<uint8_t>(end->cm.ord);
             conn.watch_entry_ = watch_add(conn.tuple_, end->cm.local_isn, end->cm.peer_isn);

@@ -13,31 +13,67 @@
 namespace usiw::run {
 // ---- rdma_cm and the provider -----------------------------------------------------------
 
-int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const ConnParam& param, uint16_t mtu,
-                  uint8_t tos, const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out) {
-  std::shared_ptr<Conn> conn(new Conn(host_calls, sock, tuple));
-  int ret = usiw_cm_init_active(&conn->cm, random_u32(), param.ird, param.ord, mtu, USIW_TRP_FIRST_WINDOW, param.pd,
-                                param.pd_len);
+namespace {
+
+/// Returns 0 if rdma_cm may connect @p qp; -EINVAL if the QP is in a wrong state; -EISCONN if it has a connection.
+int may_connect(const Qp& qp) {
+  if (qp.destroying || qp.state > USIW_QPS_RTR) return -EINVAL;
+  return qp.conn ? -EISCONN : 0;
+}
+
+}  // namespace
+
+int Conn::initiate(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param, bool silent,
+                   const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out) {
+  std::shared_ptr<Conn> conn(new Conn(host_calls, sock, path.tuple));
+  int ret = usiw_cm_init_active(&conn->cm, random_u32(), param.ird, param.ord, path.mtu, USIW_TRP_FIRST_WINDOW,
+                                param.pd, param.pd_len);
   if (ret != 0) return ret;
+  if (silent) {
+    usiw_cm_set_silent(&conn->cm);
+    usiw_cm_offer(&conn->cm, USIW_FEATURE_FACE);
+  }
   // Remove an old connection of the same 4-tuple if it is in LINGER, because the table has one entry for each 4-tuple.
-  if (std::shared_ptr<Conn> old = find(tuple); old && old->cm.state == USIW_CM_LINGER) usiw_cm_end_drop(old.get());
+  if (std::shared_ptr<Conn> old = find(path.tuple); old && old->cm.state == USIW_CM_LINGER) usiw_cm_end_drop(old.get());
   ret = conn->insert();
   if (ret != 0) return ret;
-  conn->tos = tos;
-  ret = conn->attach(qp, user);
-  if (ret != 0) {
-    conn->unhash();
-    return ret;
-  }
+  conn->tos = path.tos;
+  conn->attach(qp, user);
   out = conn;
   usiw_cm_end_connect(conn.get(), now_us());
   return 0;
 }
 
+int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param,
+                  const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out) {
+  const int ret = may_connect(*qp);
+  return ret != 0 ? ret : initiate(sock, path, param, false, qp, user, out);
+}
+
+int Conn::ask(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param,
+              const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out) {
+  return initiate(sock, path, param, true, qp, user, out);
+}
+
+int Conn::take_request(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const usiw_face_req& req,
+                       const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user,
+                       std::shared_ptr<Conn>& out) {
+  std::shared_ptr<Conn> conn(new Conn(host_calls, sock, path.tuple));
+  if (usiw_cm_init_passive(&conn->cm, &req.pkt, req.isn, path.mtu, USIW_TRP_FIRST_WINDOW, now_us()) != 0)
+    return -EPROTO;
+  usiw_cm_set_silent(&conn->cm);
+  if (const int ret = conn->insert(); ret != 0) return ret;
+  conn->tos = path.tos;
+  conn->attach(qp, user);
+  out = conn;
+  return usiw_cm_end_accept(conn.get(), param.ird, param.ord, param.pd, param.pd_len, now_us());
+}
+
 int Conn::accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user) {
   const std::shared_ptr<Conn> alive = shared_from_this();
   int ret = qp_ ? -ECONNRESET : usiw_cm_end_may_accept(this);
-  if (ret == 0) ret = attach(qp, user);
+  if (ret == 0) ret = may_connect(*qp);
+  if (ret == 0) attach(qp, user);
   if (ret == 0) ret = usiw_cm_end_accept(this, param.ird, param.ord, param.pd, param.pd_len, now_us());
   if (ret == 0) {
     qp->state.accepted();
@@ -68,6 +104,20 @@ std::shared_ptr<UdpSocket> Conn::open_port(const Endpoint& local, bool shared, i
   const std::shared_ptr<UdpSocket> sock = UdpSocket::open(local, shared, kCalls, error);
   if (sock) sock->admission = Admission::of(sock->local().port, receive);
   return sock;
+}
+
+std::shared_ptr<UdpSocket> Conn::open_port_of_qp(SocketCalls::Receive receive, int& error) {
+  return UdpSocket::open_for_qp({.receive = receive, .icmp = icmp, .end_lingering = [](const UdpSocket&) {}}, error);
+}
+
+bool Conn::receive_for_qp(usiw_face& face, UdpSocket& sock, const Tuple& tuple, const void* data, uint32_t len) {
+  usiw_face_verdict v;
+  uint8_t buf[USIW_CM_MAX_DATAGRAM];
+  const usiw_cm_tuple ends = cm_tuple(tuple);
+  const std::shared_ptr<Conn> conn = find(tuple);
+  usiw_face_input(&v, &face, conn.get(), &ends, Admission::secret(), data, len, now_us(), buf);
+  if (v.kind == USIW_FACE_V_ANSWER) sock.send(tuple.local, tuple.remote, 0, buf, v.len);
+  return v.kind == USIW_FACE_V_TAKE;
 }
 
 std::shared_ptr<Conn> Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,

@@ -20,12 +20,11 @@ int qp_add(const std::shared_ptr<Qp>& qp) {
   static uint32_t next = USIW_QPN_FIRST + random_u32() % (USIW_QPN_LAST - USIW_QPN_FIRST);
   QpTable& table = never_destroyed<QpTable>();
   if (table.size() >= USIW_MAX_QP) return -ENOMEM;
-  do {
+  while (qp->qpn == 0) {
     next = next >= USIW_QPN_LAST ? USIW_QPN_FIRST : next + 1;
-  } while (table.count(next) != 0);
-  qp->qpn = next;
-  table[next] = qp;
-  return 0;
+    if (table.count(next) == 0) qp->qpn = next;
+  }
+  return table.try_emplace(qp->qpn, qp).second ? 0 : -EEXIST;
 }
 
 void qp_remove(const Qp& qp) { never_destroyed<QpTable>().erase(qp.qpn); }

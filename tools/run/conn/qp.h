@@ -17,6 +17,7 @@
 namespace usiw::run {
 
 class Conn;
+class Face;
 class EventStream;
 class AsyncFile;
 struct Cq;
@@ -74,10 +75,12 @@ struct Qp {
   std::shared_ptr<AsyncFile> async;
   std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< events that the program has read
   std::shared_ptr<Conn> conn;
+  std::shared_ptr<Face> face;  ///< on the RoCE face: its port and its peer (face/face.h)
   bool destroying = false;
 };
 
-/// [big lock] Sets Qp::qpn to a free number, and adds @p qp to the table. Returns 0, or -ENOMEM if the table is full.
+/// [big lock] Adds @p qp to the table. If Qp::qpn is 0, sets it to a free number. Returns 0; -ENOMEM if the table is
+/// full; -EEXIST if another QP has the number.
 int qp_add(const std::shared_ptr<Qp>& qp);
 /// [big lock] Removes the QP from the table.
 void qp_remove(const Qp& qp);

@@ -24,6 +24,7 @@
 #include "tools/run/host/clock.h"
 #include "tools/run/host/never_destroyed.h"
 #include "tools/run/libc/file.h"
+#include "tools/run/libc/raised_file_limit.h"
 #include "tools/run/libc/real.h"
 
 namespace usiw::run {
@@ -66,20 +67,21 @@ enum class Sharing {
 /// that fails, returns an empty Fd and sets errno. The handshake socket gets ICMP errors in its error queue, and epoll
 /// reports EPOLLERR until the queue is empty. The handshake socket sets SO_REUSEPORT only after bind(2), so that
 /// it does not join the SO_REUSEPORT group of another socket. The data socket sets SO_REUSEPORT before bind(2), to join
-/// the group of the handshake socket.
-Fd open_socket(const Endpoint& local, Sharing sharing) {
+/// the group of the handshake socket. An IPv6 socket of @p both families also has the port of IPv4.
+Fd open_socket(const Endpoint& local, Sharing sharing, bool both = false) {
   const bool data = sharing == Sharing::kOwnData;
   const bool v4 = local.ipv4();
   const int kind = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
   Fd fd = out_of_the_way(Fd(with_descriptors([&] { return socket(local.family(), kind, 0); })));
   if (fd < 0) return fd;
-  if (v4) {
-    set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
+  if (v4) set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);
+  if (v4 || both) {
     set_option(fd, IPPROTO_IP, IP_RECVERR, !data);  // not for data: the engine itself detects that a peer is gone
     set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, data ? IP_PMTUDISC_WANT : IP_PMTUDISC_DO);
-  } else {
-    set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+  }
+  if (!v4) {
+    set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, !both);
+    set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);  // also for IPv4 if the socket has both families
     set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, !data);
     set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, data ? IPV6_PMTUDISC_WANT : IPV6_PMTUDISC_DO);
   }
@@ -92,6 +94,18 @@ Fd open_socket(const Endpoint& local, Sharing sharing) {
   };
   const bool done = data ? share() && take_port() : take_port() && share();
   return done ? std::move(fd) : Fd();
+}
+
+/// Returns the address to which the socket is bound if @p local has port 0, else @p local.
+Endpoint bound_to(int fd, const Endpoint& local) {
+  Endpoint bound = local, named;
+  sockaddr_storage sa;
+  socklen_t len = sizeof sa;
+  if (local.port == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) == 0) {
+    endpoint_from(sa, named);
+    bound.port = named.port;
+  }
+  return bound;
 }
 
 /// A buffer for the ancillary data of one datagram: its local address, IPv4 or IPv6, and its traffic class or an ICMP
@@ -179,25 +193,46 @@ std::shared_ptr<UdpSocket> UdpSocket::open(const Endpoint& local, bool shared, c
     error = -errno;
     return nullptr;
   }
-  Endpoint bound = local, named;
-  sockaddr_storage sa;
-  socklen_t len = sizeof sa;
-  if (local.port == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) == 0) {
-    endpoint_from(sa, named);
-    bound.port = named.port;
-  }
+  const Endpoint bound = bound_to(fd, local);
   // Set SO_REUSEADDR only after bind(2). If it were set before, the kernel could choose a port that other processes
   // already share.
   if (shared && local.port == 0) set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   std::shared_ptr<UdpSocket> s(new UdpSocket(bound, std::move(fd), calls));
   s->shared_ = shared;
-  sockets().all.insert(s.get());
-  error = s->watch_.start(s->fd_, CmWatch::kKeepsThread, [socket = s.get()](uint32_t events) {
-    const std::shared_ptr<UdpSocket> alive = socket->weak_from_this().lock();
+  error = s->begin();
+  return error == 0 ? s : nullptr;
+}
+
+std::shared_ptr<UdpSocket> UdpSocket::open_for_qp(const SocketCalls& calls, int& error) {
+  error = cm_thread_start();
+  if (error != 0) return nullptr;
+  close_spare_descriptors = close_lingering;
+  const RaisedFileLimit raised;
+  Endpoint local = endpoint_any(false);
+  Fd fd = open_socket(local, Sharing::kNobody, true);
+  if (fd < 0 && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL)) {
+    local = endpoint_any(true);
+    fd = open_socket(local, Sharing::kNobody);
+  }
+  if (fd < 0) {
+    error = -errno;
+    return nullptr;
+  }
+  const Endpoint bound = bound_to(fd, local);
+  std::shared_ptr<UdpSocket> s(new UdpSocket(bound, std::move(fd), calls));
+  s->of_qp_ = true;
+  error = s->begin();
+  return error == 0 ? s : nullptr;
+}
+
+/// Adds the new socket to the list of all, and begins to watch its descriptor. Returns 0 or -errno.
+int UdpSocket::begin() {
+  sockets().all.insert(this);
+  return watch_.start(fd_, CmWatch::kKeepsThread, [this](uint32_t events) {
+    const std::shared_ptr<UdpSocket> alive = weak_from_this().lock();
     if (alive && (events & EPOLLERR) != 0) alive->receive_errors();
     if (alive && (events & EPOLLIN) != 0) alive->receive();
   });
-  return error == 0 ? s : nullptr;
 }
 
 int UdpSocket::claim() {
@@ -213,7 +248,7 @@ int UdpSocket::claim() {
 
 std::shared_ptr<UdpSocket> UdpSocket::find(const Endpoint& local) {
   for (UdpSocket* s : sockets().all)
-    if (s->local_ == local && s->local_.ipv4() == local.ipv4()) return s->weak_from_this().lock();
+    if (!s->of_qp_ && s->local_ == local && s->local_.ipv4() == local.ipv4()) return s->weak_from_this().lock();
   return nullptr;
 }
 
@@ -265,8 +300,9 @@ void UdpSocket::abandon_all() {
 }
 
 int UdpSocket::dup_data_fd() {
+  const RaisedFileLimit raised(of_qp_);
   if (data_fd_ < 0) {
-    Fd fd = open_socket(local_, Sharing::kOwnData);
+    Fd fd = open_socket(local_, Sharing::kOwnData, of_qp_ && !local_.ipv4());
     if (fd < 0) return -errno;
     // The filter returns the index of the socket that gets the datagram: 0 for the handshake socket, 1 for the data
     // socket.

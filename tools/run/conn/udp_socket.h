@@ -29,7 +29,8 @@ class UdpSocket;
 /// The functions that a UdpSocket calls, under the big lock. The code that has the table of connections defines them.
 struct SocketCalls {
   /// Handles a datagram of the handshake, or another datagram that may be stray.
-  void (*receive)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
+  using Receive = void (*)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
+  Receive receive;
   /// Handles an ICMP message about a datagram to @p to. The message quotes @p len bytes of the UDP payload.
   void (*icmp)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
   /// Forgets the connections of @p sock, all of which are in the state LINGER.
@@ -43,6 +44,10 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   /// processes that also request sharing may bind to the port, whatever their user. If the socket cannot be opened,
   /// returns null and sets @p error to -errno: -EADDRINUSE, -EADDRNOTAVAIL or another.
   static std::shared_ptr<UdpSocket> open(const Endpoint& local, bool shared, const SocketCalls& calls, int& error);
+  /// [big lock] Opens the handshake socket of a QP at a port that is free for IPv4 and IPv6. Without IPv6 on this host,
+  /// it is free for IPv4. The descriptor is above the soft limit of the process if the hard limit permits it. If the
+  /// socket cannot be opened, returns null and sets @p error to -errno. find() does not return such a socket.
+  static std::shared_ptr<UdpSocket> open_for_qp(const SocketCalls& calls, int& error);
   /// [big lock] Returns the socket that is bound to exactly @p local, or null.
   static std::shared_ptr<UdpSocket> find(const Endpoint& local);
   /// [big lock] In a child of fork(): closes the descriptors of all sockets, and forgets the sockets. Sends nothing,
@@ -84,6 +89,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
  private:
   UdpSocket(const Endpoint& local, Fd fd, const SocketCalls& calls)
       : local_(local), fd_(std::move(fd)), calls_(calls) {}
+  int begin();
   void receive();
   void receive_errors();
   void keep(int& users, int change);
@@ -93,8 +99,9 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
 
   const Endpoint local_;
   Fd fd_, data_fd_;
-  const SocketCalls& calls_;
+  const SocketCalls calls_;
   bool shared_ = false;
+  bool of_qp_ = false;
   int ids_ = 0, conns_ = 0;
   uint64_t lingers_since_ = 0;  ///< key of this socket in Sockets::lingering; 0: not in that map
   CmWatch watch_;

@@ -12,6 +12,7 @@
 #include "tools/run/conn/qp.h"
 #include "tools/run/conn/udp_socket.h"
 #include "tools/run/conn/watch.h"
+#include "tools/run/face/face.h"
 #include "tools/run/entry/sysfs.h"
 #include "tools/run/host/big_lock.h"
 #include "tools/run/libc/file.h"
@@ -45,6 +46,7 @@ void after_fork_child() {
   ids_abandon();
   Conn::abandon_all();
   qps_abandon();
+  Face::abandon_all();
   UdpSocket::abandon_all();
   Admission::abandon_all();
   packets_abandon();

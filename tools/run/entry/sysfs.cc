@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <climits>
 #include <cerrno>
 #include <cstdio>
@@ -18,9 +19,11 @@
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/file_limit.h"
 #include "base/quiet_thread.h"
+#include "tools/run/host/gid_table.h"
 #include "tools/run/host/host.h"
 #include "tools/run/host/scratch.h"
 #include "tools/run/host/settings.h"
@@ -51,13 +54,34 @@ std::string groups_of(const std::array<uint8_t, size>& bytes) {
   return text;
 }
 
-/// Returns {path in the tree: contents}.
-std::map<std::string, std::string> files() {
+using Files = std::map<std::string, std::string>;  ///< {path in the tree: contents}
+
+/// Adds the GIDs of the port whose directory is @p port. An RNIC has the MAC as its only GID.
+void add_gids(Files& all, const std::string& port, const std::string& ifname) {
+  const auto add_type = [&](uint32_t index, const std::string& type) {
+    all[port + "gid_attrs/types/" + std::to_string(index)] = type + "\n";
+    all[port + "gid_attrs/ndevs/" + std::to_string(index)] = ifname + "\n";
+  };
+  if (settings().face != FaceKind::kRoce) {
+    all[port + "gids/0"] = groups_of(device_mac()) + ":0000:0000:0000:0000:0000\n";
+    return add_type(0, "IB/RoCE v1");  // the kernel shows this for iWARP devices
+  }
+  const std::vector<Gid> gids = gid_table();
+  for (uint32_t i = 0; i < kGidTableLength; i++) {
+    const bool there = i < gids.size();
+    const auto bytes = std::bit_cast<std::array<uint8_t, 16>>(there ? gids[i].gid : in6_addr{});
+    all[port + "gids/" + std::to_string(i)] = groups_of(bytes) + "\n";
+    if (there) add_type(i, "RoCE v2");
+  }
+}
+
+/// Returns the files of the tree.
+Files files() {
   const std::string dev = "class/infiniband/" + settings().device + "/";
   const std::string port = dev + "ports/1/", uverbs = "class/infiniband_verbs/uverbs0/";
   usiw_link_info link = link_info();
   std::string abi = std::to_string(USIW_ABI_VERSION) + "\n";
-  return {
+  Files all = {
       {"class/infiniband_verbs/abi_version", "6\n"},
       {uverbs + "abi_version", abi},
       {uverbs + "dev", std::to_string(kUverbsMajor) + ":" + std::to_string(kUverbsMinor) + "\n"},
@@ -66,7 +90,7 @@ std::map<std::string, std::string> files() {
       {uverbs + "device/modalias", "rdma_device:Nusiw\n"},
       {dev + "device/modalias", "rdma_device:Nusiw\n"},
       {dev + "device/net/" + link.ifname + "/ifindex", std::to_string(link.ifindex) + "\n"},
-      {dev + "node_type", "4: RNIC\n"},
+      {dev + "node_type", settings().face == FaceKind::kRoce ? "1: CA\n" : "4: RNIC\n"},
       {dev + "node_guid", groups_of(node_guid()) + "\n"},
       {dev + "sys_image_guid", groups_of(node_guid()) + "\n"},
       {dev + "node_desc", "usiw software RNIC\n"},
@@ -78,15 +102,14 @@ std::map<std::string, std::string> files() {
       {port + "sm_lid", "0x0\n"},
       {port + "rate", "2.5 Gb/sec (1X SDR)\n"},
       {port + "cap_mask", "0x00010000\n"},
-      {port + "gids/0", groups_of(device_mac()) + ":0000:0000:0000:0000:0000\n"},
       {port + "pkeys/0", "0xffff\n"},
-      {port + "gid_attrs/types/0", "IB/RoCE v1\n"},  // the kernel shows this for iWARP devices
-      {port + "gid_attrs/ndevs/0", std::string(link.ifname) + "\n"},
       {"class/misc/rdma_cm/abi_version", "4\n"},
       {"class/misc/rdma_cm/dev", std::to_string(kRdmaCmMajor) + ":" + std::to_string(kRdmaCmMinor) + "\n"},
       {std::string("dev/infiniband/") + kUverbsName, ""},
       {std::string("dev/infiniband/") + kRdmaCmName, ""},
   };
+  add_gids(all, port, link.ifname);
+  return all;
 }
 
 /// Permissions of the tree. They do not depend on the umask, because a program that changes to another user must still

@@ -202,6 +202,17 @@ Endpoint device_address(bool ipv4) {
   return found;
 }
 
+std::vector<Endpoint> device_addresses() {
+  std::vector<Endpoint> found;
+  each_address([&](const ifaddrs& i, const Endpoint& have) {
+    if (i.ifa_name == the_interface()) found.push_back(have);
+  });
+  Endpoint own;
+  if (parse_address(settings().address, own))
+    std::ranges::stable_partition(found, [&](const Endpoint& e) { return IN6_ARE_ADDR_EQUAL(&e.addr, &own.addr); });
+  return found;
+}
+
 Endpoint preferred_source(bool ipv4) {
   Endpoint own;
   return parse_address(settings().address, own) && own.ipv4() == ipv4 ? own : endpoint_any(ipv4);

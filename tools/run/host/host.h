@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cm/usiw_cm.h"
 #include "uapi/usiw_abi.h"
@@ -66,6 +67,9 @@ Endpoint preferred_source(bool ipv4);
 /// Returns preferred_source(), or else an address of the device's interface that is no IPv6 link-local one. Returns the
 /// wildcard address if the interface has no such address of this family.
 Endpoint device_address(bool ipv4);
+
+/// Returns the addresses of the device's interface in the order of the kernel, but that of --address first.
+std::vector<Endpoint> device_addresses();
 
 /// Returns true if a UDP socket can be bound to the address. That is possible for an address of this host and for a
 /// wildcard.

@@ -14,9 +14,22 @@ namespace usiw::run {
 inline constexpr char kDeviceVariable[] = "USIW_RUN_DEVICE";
 inline constexpr char kAddressVariable[] = "USIW_RUN_ADDRESS";
 inline constexpr char kRunPortVariable[] = "USIW_RUN_PORT";
+inline constexpr char kFaceVariable[] = "USIW_FACE";
 /// A variable of the provider: provider/port/fault_port.h.
 inline constexpr char kFaultsVariable[] = "USIW_FAULTS";
 inline constexpr char kWatcherVariable[] = "USIW_RUN_WATCHER";
+
+/// The kind of device that programs see (docs/face.md).
+enum class FaceKind {
+  kIwarp,  ///< an RNIC, which connects by rdma_cm
+  kRoce,   ///< a RoCE device, whose QPs also connect by GID and QP number
+};
+
+/// Parses the value of --face. Returns false if there is no such face.
+inline bool parse_face(const std::string& name, FaceKind& out) {
+  out = name == "roce" ? FaceKind::kRoce : FaceKind::kIwarp;
+  return name == "roce" || name == "iwarp";
+}
 
 struct Settings {
   std::string device;   ///< name of the RDMA device
@@ -24,6 +37,7 @@ struct Settings {
   /// The requested port, by --port or USIW_PORT. Sockets reach every peer, so a connection may always use them. kPacket
   /// has the same meaning as kAuto, but usiw-run starts no program if this host or user cannot use raw packets.
   PortWish port = PortWish::kAuto;
+  FaceKind face = FaceKind::kIwarp;
   std::string watcher;  ///< program to start as the watcher, which is usiw-run; empty: none
 };
 
@@ -38,6 +52,7 @@ inline const Settings& settings() {
     s.device = get(kDeviceVariable, "usiw0");
     s.address = get(kAddressVariable, "");
     parse_port_wish(get(kRunPortVariable, "auto"), s.port);
+    parse_face(get(kFaceVariable, "iwarp"), s.face);
     s.watcher = get(kWatcherVariable, "");
     return s;
   }());

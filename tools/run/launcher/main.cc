@@ -62,6 +62,14 @@ std::string take_requested_port() {
   return {};
 }
 
+/// Returns an empty string, or why the face that is requested is none.
+std::string check_face() {
+  const char* requested = getenv(kFaceVariable);
+  FaceKind face;
+  if (requested == nullptr || *requested == '\0' || parse_face(requested, face)) return {};
+  return std::string(kFaceVariable) + ": iwarp or roce, not '" + requested + "'";
+}
+
 /// Returns why find_program() finds no program, in one line.
 std::string why_not_found(const std::string& name) {
   struct stat st;
@@ -109,6 +117,7 @@ int main(int argc, char** argv) {
   }
   for (auto& [name, value] : options.environment) setenv(name, value.c_str(), 1);
   if (std::string wrong = take_requested_port(); !wrong.empty()) return fail(kUsage, wrong);
+  if (std::string wrong = check_face(); !wrong.empty()) return fail(kUsage, wrong);
   Parts parts = find_parts();
   if (options.check) return check(parts);
   if (!parts.missing.empty()) return fail(kNotRunnable, parts.missing);

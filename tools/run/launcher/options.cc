@@ -46,6 +46,7 @@ constexpr option kNames[] = {{"check", no_argument, nullptr, kLong + 'c'},
                              {"device", required_argument, nullptr, kLong + 'd'},
                              {"address", required_argument, nullptr, kLong + 'a'},
                              {"port", required_argument, nullptr, kLong + 'p'},
+                             {"face", required_argument, nullptr, kLong + 'F'},
                              {"loss", required_argument, nullptr, kLong + 'f'},
                              {"reorder", required_argument, nullptr, kLong + 'f'},
                              {"delay", required_argument, nullptr, kLong + 'f'},
@@ -91,6 +92,9 @@ const char* usage() {
          "                     shm     like auto, without raw packets\n"
          "                     socket  UDP sockets only\n"
          "                     packet  like auto, but without CAP_NET_RAW the program is not started\n"
+         "  --face KIND        what the program sees:\n"
+         "                     iwarp   an RNIC, which connects by rdma_cm (the default)\n"
+         "                     roce    a RoCE device. Programs may also connect by GID and QP number\n"
          "\n"
          "Options that imitate a bad fabric. The fate of the n-th datagram that a process sends depends on the seed\n"
          "and on n only.\n"
@@ -106,6 +110,7 @@ const char* usage() {
          "\n"
          "Variables of the environment; usiw(7) describes them:\n"
          "  USIW_PORT          like --port, which overrides it\n"
+         "  USIW_FACE          like --face, which overrides it\n"
          "  USIW_PEER_TIMEOUT  seconds to wait for a silent peer\n"
          "  USIW_PROGRESS      adaptive; or thread, so that the progress thread polls all the time\n"
          "  USIW_TRACE         directory for traces from the start of the program (usiw help trace)\n"
@@ -117,6 +122,7 @@ std::string parse(int argc, char** argv, Options& out) {
   for (int letter, index = 0; (letter = tools::next_option(argc, argv, "+:h", kNames, wrong, &index)) != -1;) {
     const std::string value = optarg != nullptr ? optarg : "";
     PortWish requested;
+    FaceKind face;
     Endpoint address;
     if (letter == 'c') out.check = true;
     if (letter == 'h') out.help = true;
@@ -126,11 +132,13 @@ std::string parse(int argc, char** argv, Options& out) {
       wrong = "--device: a name of letters, digits, '_', '-' and '.', not '" + value + "'";
     if (letter == 'p' && !parse_port_wish(value, requested))
       wrong = std::string("--port: ") + kPortNames + ", not '" + value + "'";
+    if (letter == 'F' && !parse_face(value, face)) wrong = "--face: iwarp or roce, not '" + value + "'";
     if (letter == 'a' && !parse_address(value, address))
       wrong = "--address: an IPv4 or IPv6 address, not '" + value + "'";
     if (!wrong.empty()) return wrong;
     if (letter == 'd') out.environment.emplace_back(kDeviceVariable, value);
     if (letter == 'p') out.environment.emplace_back(kRunPortVariable, value);
+    if (letter == 'F') out.environment.emplace_back(kFaceVariable, value);
     if (letter == 'a') out.environment.emplace_back(kAddressVariable, value);
   }
   if (!faults.empty()) out.environment.emplace_back(kFaultsVariable, faults);

@@ -126,7 +126,8 @@ void files_abandon() {
 
 Fd out_of_the_way(Fd fd) {
   const int before = errno;
-  Fd high(fd >= 0 ? USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, high_base()) : -1);
+  const int least = least_own_descriptor != 0 ? least_own_descriptor : high_base();
+  Fd high(fd >= 0 ? USIW_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, least) : -1);
   errno = before;
   return high >= 0 ? std::move(high) : std::move(fd);  // fd, if no higher number is free
 }

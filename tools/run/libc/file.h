@@ -55,6 +55,9 @@ void files_abandon();
 
 // ---- Descriptors of the library's own ----
 
+/// [big lock] The lowest number that out_of_the_way() returns, or 0 for that of its own choice (raised_file_limit.h).
+inline int least_own_descriptor = 0;
+
 /// Moves a descriptor of the library to a high number, so that the program gets the same low numbers as without the
 /// library. Returns the new descriptor, which is close-on-exec, or @p fd if no high number is free. Does not change
 /// errno.

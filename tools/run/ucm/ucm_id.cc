@@ -272,7 +272,7 @@ int UcmId::connect(const rdma_ucm_conn_param& param) {
   if (!qp) return -EINVAL;
   if (ret = sockets_.front()->claim(); ret != 0) return ret;
   state_ = State::kConnect;
-  ret = Conn::connect(sockets_.front(), {src_, dst_}, conn_param(param), mtu_, tos_, qp, this, conn_);
+  ret = Conn::connect(sockets_.front(), {{src_, dst_}, mtu_, tos_}, conn_param(param), qp, this, conn_);
   if (ret != 0) state_ = State::kRouteResolved;
   return ret;
 }

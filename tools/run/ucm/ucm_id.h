@@ -57,6 +57,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
            uint32_t isn) override;
 
  private:
+  int init_qp_attr_on_face(uint32_t qp_state, ib_uverbs_qp_attr& attr) const;
   enum class State { kIdle, kAddrBound, kAddrResolved, kRouteResolved, kConnect, kListen, kDestroyed };
 
   void report(uint32_t event, int status, const usiw_cm_conn* cm = nullptr);

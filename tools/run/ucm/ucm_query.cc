@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "cm/object/usiw_limits.h"
+#include "tools/run/host/settings.h"
 #include "tools/run/ucm/ucm_id.h"
 
 namespace usiw::run {
@@ -84,6 +85,7 @@ int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   attr.qp_state = qp_state;
   attr.port_num = kPortNumber;
   attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+  if (settings().face == FaceKind::kRoce) return init_qp_attr_on_face(qp_state, attr);
   if (!conn_) return 0;
   switch (qp_state) {
     case IBV_QPS_INIT:
@@ -96,6 +98,17 @@ int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
     default:
       return -EINVAL;
   }
+}
+
+/// Fills @p attr with the attributes on the RoCE face. The connection itself moves the QP to RTS. So a program that
+/// copies the attributes for RTR and RTS leaves the state as it is.
+int UcmId::init_qp_attr_on_face(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
+  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  if (qp_state == IBV_QPS_INIT)
+    attr.qp_attr_mask |= IBV_QP_PKEY_INDEX;
+  else if (conn_)
+    attr.qp_attr_mask = IBV_QP_ACCESS_FLAGS;
+  return 0;
 }
 
 /// Returns the error for an option of InfiniBand. RDMA_OPTION_IB_PATH sets a path of InfiniBand, so it is refused. The

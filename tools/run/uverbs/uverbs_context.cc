@@ -9,6 +9,7 @@
 #include "cm/object/usiw_device_attr.h"
 #include "cm/object/usiw_limits.h"
 #include "tools/run/conn/port_events.h"
+#include "tools/run/host/gid_table.h"
 #include "tools/run/host/host.h"
 #include "tools/run/host/settings.h"
 #include "tools/run/uverbs/uverbs.h"
@@ -27,7 +28,7 @@ ib_uverbs_query_device_resp device_attr() {
 
 /// Capabilities without which a provider cannot use this device. Under usiw-run any connection may need a data socket.
 constexpr uint64_t kCapsNeeded = USIW_CAP_DATA_SOCKET;
-constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES;
+constexpr uint64_t kCaps = kCapsNeeded | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE | USIW_CAP_MERGES | USIW_CAP_SILENT;
 
 int get_context(UverbsContext& u, const Command& c, const ib_uverbs_get_context&) {
   constexpr size_t kCore = sizeof(ib_uverbs_get_context);
@@ -97,6 +98,7 @@ int query_port(UverbsContext&, const Command& c, const ib_uverbs_query_port& cmd
   ib_uverbs_query_port_resp r{};
   const usiw_netdev_is is{.up = link.up, .enabled = link_enabled(), .mtu = link.mtu, .mbps = link_speed()};
   usiw_fill_port_attr(&r, &is);
+  if (settings().face == FaceKind::kRoce) r.gid_tbl_len = kGidTableLength;
   constexpr uint8_t kEthernet = 2;
   r.link_layer = kEthernet;
   return c.respond(r);

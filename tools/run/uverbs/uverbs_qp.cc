@@ -11,7 +11,9 @@
 #include "cm/object/usiw_device_attr.h"
 #include "cm/object/usiw_limits.h"
 #include "tools/run/conn/conn.h"
+#include "tools/run/face/face.h"
 #include "tools/run/host/host.h"
+#include "tools/run/host/settings.h"
 #include "tools/run/libc/print_line.h"
 #include "tools/run/uverbs/uverbs.h"
 
@@ -68,6 +70,12 @@ int create_qp(UverbsContext& u, const Command& c, const ib_uverbs_create_qp& cmd
   if (!u.events) return -EINVAL;
 
   auto qp = std::make_shared<Qp>();
+  if (settings().face == FaceKind::kRoce) {
+    int error;
+    if ((u.caps & USIW_CAP_SILENT) == 0) return -EOPNOTSUPP;
+    if (!(qp->face = Face::open(error))) return error;
+    qp->qpn = qp->face->qpn();
+  }
   qp->user_handle = cmd.user_handle;
   qp->sq_sig_all = cmd.sq_sig_all != 0;
   qp->merges = (u.caps & USIW_CAP_MERGES) != 0;
@@ -110,23 +118,32 @@ void hint_own_connect() {
                "(perftest: option -R; qperf: -cm 1)\n");
 }
 
+/// Checks a modify_qp by the states of an RNIC. Returns 0 or -EINVAL.
+int check_move(const Qp& qp, const ib_uverbs_modify_qp& cmd) {
+  const uint32_t mask = cmd.attr_mask;
+  if ((mask & USIW_QP_CUR_STATE) != 0 && !usiw_qp_is_in(qp.state, cmd.cur_qp_state)) return -EINVAL;
+  if ((mask & USIW_QP_STATE) != 0 && !usiw_qp_may_move(qp.state, cmd.qp_state)) {
+    if (cmd.qp_state == USIW_QPS_RTS && !qp.conn) hint_own_connect();
+    return -EINVAL;
+  }
+  return 0;
+}
+
 int modify_qp(UverbsContext& u, const Command&, const ib_uverbs_modify_qp& cmd) {
   const std::shared_ptr<Qp> qp = u.find(u.qps, cmd.qp_handle);
   if (!qp) return u.no_such(cmd.qp_handle);
   const uint32_t mask = cmd.attr_mask;
   int ret;
   usiw_check_qp_attrs(ret, &cmd, mask);
+  if (ret == 0) ret = qp->face ? qp->face->check(qp->state, cmd) : check_move(*qp, cmd);
   if (ret != 0) return ret;
-  if ((mask & USIW_QP_CUR_STATE) != 0 && !usiw_qp_is_in(qp->state, cmd.cur_qp_state)) return -EINVAL;
-  if ((mask & USIW_QP_STATE) != 0 && !usiw_qp_may_move(qp->state, cmd.qp_state)) {
-    if (cmd.qp_state == USIW_QPS_RTS && !qp->conn) hint_own_connect();
-    return -EINVAL;
-  }
   usiw_keep_qp_attrs(&qp->attrs, &cmd, mask, qp->state);
-  if ((mask & USIW_QP_STATE) == 0) return 0;
-  if (cmd.qp_state == USIW_QPS_ERR || cmd.qp_state == USIW_QPS_RESET)
-    if (const std::shared_ptr<Conn> conn = qp->conn) conn->abort(USIW_ABORT_LOCAL);
-  qp->state = static_cast<usiw_qp_state>(usiw_qp_state_after(qp->state, cmd.qp_state));
+  if ((mask & USIW_QP_STATE) != 0) {
+    if (cmd.qp_state == USIW_QPS_ERR || cmd.qp_state == USIW_QPS_RESET)
+      if (const std::shared_ptr<Conn> conn = qp->conn) conn->abort(USIW_ABORT_LOCAL);
+    qp->state = static_cast<usiw_qp_state>(usiw_qp_state_after(qp->state, cmd.qp_state));
+  }
+  if (qp->face) qp->face->moved(qp, cmd);
   return 0;
 }
 
@@ -136,6 +153,7 @@ int query_qp(UverbsContext& u, const Command& c, const ib_uverbs_query_qp& cmd) 
   ib_uverbs_query_qp_resp r{};
   usiw_fill_qp_attrs(&r, &qp->attrs, qp->state);
   r.path_mtu = usiw_mtu_named(link_info().mtu);
+  if (qp->face) qp->face->fill(*qp, r);
   fill_caps(qp->cap, r);
   r.sq_sig_all = qp->sq_sig_all;
   return c.respond(r);
@@ -169,6 +187,7 @@ void end_qp(UverbsContext& u, Qp& qp) {
     qp.events->cancel(*conn);
   }
   qp_remove(qp);
+  if (qp.face) qp.face->close();
   u.async->purge(qp.async_events);
   // A shared pointer of another function may keep the QP for a moment. Without these resets the PD, the CQs and the SRQ
   // would count as in use until then, and the program could not destroy them.

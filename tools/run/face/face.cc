@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tools/run/face/face.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "cm/object/usiw_device_attr.h"
+#include "cm/object/usiw_face_states.h"
+#include "cm/usiw_face.h"
+#include "tools/run/conn/event_stream.h"
+#include "tools/run/host/gid_table.h"
+#include "tools/run/host/never_destroyed.h"
+#include "tools/run/host/random.h"
+#include "tools/run/libc/desc_file.h"
+
+namespace usiw::run {
+namespace {
+
+/// The faces by their sockets, to which the datagrams come.
+using Faces = std::map<const UdpSocket*, Face*>;
+Faces& faces() { return never_destroyed<Faces>(); }
+
+/// Returns true if a peer of the GID @p local may have the address @p remote: a unicast address of the same family. An
+/// address of lo has only peers there.
+bool may_be_peer(const Gid& local, const Endpoint& remote) {
+  Endpoint own;
+  own.addr = local.gid;
+  return remote.unicast() && remote.ipv4() == own.ipv4() && remote.loopback() == own.loopback();
+}
+
+}  // namespace
+
+std::shared_ptr<Face> Face::open(int& error) {
+  const std::shared_ptr<UdpSocket> sock = Conn::open_port_of_qp(receive, error);
+  return sock ? std::shared_ptr<Face>(new Face(sock)) : nullptr;
+}
+
+Face::Face(const std::shared_ptr<UdpSocket>& sock) : sock_(sock) {
+  usiw_face_init(&face_, usiw_face_qpn(ntohs(sock->local().port), random_u32()));
+  sock_->add_id();
+  faces()[sock_.get()] = this;
+}
+
+Face::~Face() { close(); }
+
+void Face::close() {
+  if (!sock_) return;
+  faces().erase(sock_.get());
+  sock_->remove_id();
+  sock_.reset();
+  conn_.reset();
+}
+
+void Face::abandon_all() { faces().clear(); }
+
+// ---- modify_qp and query_qp -------------------------------------------------------------
+
+int Face::check(usiw_qp_state from, const ib_uverbs_modify_qp& cmd) {
+  const uint32_t mask = cmd.attr_mask, to = (mask & USIW_QP_STATE) != 0 ? cmd.qp_state : uint32_t{from};
+  if ((mask & USIW_QP_CUR_STATE) != 0 && cmd.cur_qp_state != from) return -EINVAL;
+  if (const int ret = usiw_face_check_move(from, to, mask); ret != 0) return ret;
+  if ((mask & USIW_QP_AV) == 0) return 0;
+  if (to == USIW_QPS_SQD) return -EOPNOTSUPP;  // the path of a connection does not change
+  return find_path(cmd);
+}
+
+/// Finds the 4-tuple and the MTU of the path to the peer. Returns 0, or -errno: an address that is not possible, or to
+/// which there is no route.
+int Face::find_path(const ib_uverbs_modify_qp& cmd) {
+  const ib_uverbs_qp_dest& av = cmd.dest;
+  const std::vector<Gid> gids = gid_table();
+  if (av.is_global == 0 || av.sgid_index >= gids.size()) return -EINVAL;
+  if (usiw_face_port(cmd.dest_qp_num) == 0) return -EINVAL;
+  const Gid& own = gids[av.sgid_index];
+  Endpoint peer;
+  std::memcpy(&peer.addr, av.dgid, sizeof av.dgid);
+  if (!may_be_peer(own, peer)) return -EINVAL;
+  if (own.made_up) {
+    if (std::memcmp(&peer.addr, &own.gid, sizeof own.gid) != 0) return -ENETUNREACH;
+    peer = own.at;
+  }
+  Endpoint local = own.at;
+  if (IN6_IS_ADDR_LINKLOCAL(&peer.addr)) peer.scope = local.scope;
+  Route route;
+  if (const int ret = route_to(local, peer, route); ret != 0) return ret;
+  local.port = sock_->local().port;
+  peer.port = htons(usiw_face_port(cmd.dest_qp_num));
+  path_ = {.tuple = {local, peer},
+           .mtu = usiw_face_mtu(cmd.path_mtu, usiw_mtu_named(link_info().mtu), route.mtu, local.ipv4()),
+           .tos = av.traffic_class};
+  return 0;
+}
+
+void Face::moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd) {
+  const uint32_t mask = cmd.attr_mask;
+  if ((mask & USIW_QP_PKEY_INDEX) != 0) pkey_index_ = cmd.pkey_index;
+  if ((mask & USIW_QP_PATH_MTU) != 0) path_mtu_ = cmd.path_mtu;
+  if ((mask & USIW_QP_AV) != 0) av_ = cmd.dest;
+  if ((mask & USIW_QP_STATE) == 0) return;
+  switch (cmd.qp_state) {
+    case USIW_QPS_RTR: connect(qp); break;
+    case USIW_QPS_RTS:
+      if ((mask & USIW_QP_SQ_PSN) != 0) usiw_face_set_sq_psn(&face_, cmd.sq_psn);
+      qp->state.accepted();
+      if (!qp->conn) answer(qp);
+      break;
+    case USIW_QPS_RESET:
+    case USIW_QPS_ERR:
+      usiw_face_forget_peer(&face_);
+      conn_.reset();
+      break;
+    default: break;
+  }
+}
+
+void Face::fill(const Qp& qp, ib_uverbs_query_qp_resp& attr) const {
+  attr.dest = av_;
+  attr.dest.port_num = attr.port_num;
+  attr.pkey_index = pkey_index_;
+  attr.path_mtu = path_mtu_;
+  if (qp.state == USIW_QPS_RESET) attr.qp_state = attr.cur_qp_state = USIW_QPS_RESET;
+}
+
+// ---- The connection ---------------------------------------------------------------------
+
+/// The program gives its max_rd_atomic only at RTS, when the connection may exist already. So the connection permits as
+/// many READs as the peer serves, and the provider limits them.
+ConnParam Face::param(const Qp& qp) const {
+  return {.ird = qp.attrs.ird, .ord = USIW_MAX_ORD, .pd = &ask_, .pd_len = 0};
+}
+
+/// The QP is in RTR now. A QP that rdma_cm connects goes on as it is.
+void Face::connect(const std::shared_ptr<Qp>& qp) {
+  if (qp->conn) return;
+  const usiw_cm_tuple ends = cm_tuple(path_.tuple);
+  usiw_face_set_peer(&face_, ends.local, ends.remote, ends.scope, qp->attrs.dest_qp_num, qp->attrs.rq_psn);
+  switch (usiw_face_role(&face_)) {
+    case USIW_FACE_ASKS: {
+      usiw_face_build_ask(&face_, &ask_);
+      ConnParam with_ask = param(*qp);
+      with_ask.pd_len = sizeof ask_;
+      Conn::ask(sock_, path_, with_ask, qp, this, conn_);
+      break;
+    }
+    case USIW_FACE_ANSWERS: answer(qp); break;
+    case USIW_FACE_ITSELF: break;
+  }
+}
+
+/// Accepts the REQ that has arrived, if it fits.
+void Face::answer(const std::shared_ptr<Qp>& qp) {
+  const usiw_face_req* req = usiw_face_take(&face_);
+  if (req == nullptr) return;
+  Conn::take_request(sock_, path_, *req, param(*qp), qp, this, conn_);
+  if (conn_ && usiw_cm_is_over(&conn_->state()) != 0) conn_.reset();
+}
+
+void Face::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len) {
+  const auto found = faces().find(sock.get());
+  if (found == faces().end()) return;
+  Face& face = *found->second;
+  if (!Conn::receive_for_qp(face.face_, *sock, tuple, data, len)) return;
+  if (const std::shared_ptr<Qp> qp = qp_by_number(face.qpn()); qp && !qp->conn) face.answer(qp);
+}
+
+/// A silent connection ends when the engine has given up, and then the program knows. If the engine could not have it
+/// at all, the program has posted work that would wait for ever: it is flushed, and the program gets an event.
+void Face::on_event(uint32_t event, int status, const usiw_cm_conn&) {
+  if (event == USIW_CM_A_EV_REPLY && status == 0) return;
+  if (event != USIW_CM_A_EV_REPLY && event != USIW_CM_A_EV_CLOSE) return;
+  const std::shared_ptr<Conn> conn = std::move(conn_);
+  usiw_face_forget_peer(&face_);
+  const std::shared_ptr<Qp> qp = qp_by_number(qpn());
+  if (status == 0 || !qp || qp->destroying) return;
+  if (event == USIW_CM_A_EV_REPLY) qp->async->push({qp->user_handle, IBV_EVENT_QP_FATAL, 0}, qp->async_events);
+}
+
+}  // namespace usiw::run

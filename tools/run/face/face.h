@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file face.h
+/// The class Face: what a QP has on the RoCE face (docs/face.md). It owns the UDP port of the QP, and connects the QP
+/// when the program has moved it to RTR. cm/usiw_face.h decides which end asks and which REQ fits.
+#ifndef USIW_RUN_FACE_H
+#define USIW_RUN_FACE_H
+
+#include <rdma/ib_user_verbs.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "cm/usiw_face.h"
+#include "tools/run/conn/conn.h"
+#include "tools/run/conn/qp.h"
+#include "tools/run/conn/udp_socket.h"
+
+namespace usiw::run {
+
+/// All functions need the big lock.
+class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
+ public:
+  /// Opens a free UDP port, from which the QP gets its number. Returns null and sets @p error to -errno if there is
+  /// none.
+  static std::shared_ptr<Face> open(int& error);
+  /// In a child of fork(): forgets all of them, because the QPs belong to the parent.
+  static void abandon_all();
+  ~Face() override;
+
+  uint32_t qpn() const { return face_.qpn; }
+
+  /// Checks a modify_qp of a QP in the state @p from. Returns 0 or -errno. If the QP moves to RTR, moved() then uses the
+  /// addresses that this call has found.
+  int check(usiw_qp_state from, const ib_uverbs_modify_qp& cmd);
+  /// Carries out a modify_qp that check() has allowed, after the state and the other attributes of @p qp have been set.
+  void moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd);
+  /// Fills in those attributes of the QP that only this face has.
+  void fill(const Qp& qp, ib_uverbs_query_qp_resp& attr) const;
+  /// The QP is being destroyed. The port is closed.
+  void close();
+
+  void on_event(uint32_t event, int status, const usiw_cm_conn& cm) override;
+
+ private:
+  explicit Face(const std::shared_ptr<UdpSocket>& sock);
+  static void receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
+  int find_path(const ib_uverbs_modify_qp& cmd);
+  void connect(const std::shared_ptr<Qp>& qp);
+  void answer(const std::shared_ptr<Qp>& qp);
+  ConnParam param(const Qp& qp) const;
+
+  std::shared_ptr<UdpSocket> sock_;
+  usiw_face face_{};
+  ConnPath path_{};         ///< from RTR on
+  ib_uverbs_qp_dest av_{};  ///< as the program has set it
+  uint16_t pkey_index_ = 0;
+  uint8_t path_mtu_ = 0;
+  usiw_face_ask ask_{};         ///< private data of REQ
+  std::shared_ptr<Conn> conn_;  ///< the silent connection, or null
+};
+
+}  // namespace usiw::run
+
+#endif  // USIW_RUN_FACE_H

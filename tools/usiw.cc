@@ -35,6 +35,7 @@ ENVIRONMENT of the programs that use RDMA; usiw(7) describes it
     USIW_PORT          how data travels: auto, shm, socket or packet
     USIW_FACE          what usiw-run shows a program: iwarp or roce
     USIW_PEER_TIMEOUT  seconds to wait for a silent peer
+    USIW_RETRY_TIME    seconds to wait for a silent peer on the RoCE face
     USIW_PROGRESS      adaptive, or thread: the progress thread polls all the time
     USIW_TRACE         directory for a trace from the start ('usiw help trace')
     USIW_FAULTS        faults to test a program with; usiw-run sets it

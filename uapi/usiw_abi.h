@@ -378,7 +378,11 @@ enum usiw_report_kind {
 	USIW_REPORT_PEER_CLOSED	= 3,	/* the peer's SHUTDOWN has arrived; the QP is flushed */
 	USIW_REPORT_CLOSED	= 4,	/* the stream has ended after DISCONNECT; the QP is flushed.
 					 * As a rule the peer has acknowledged the SHUTDOWN */
-	USIW_REPORT_FAILED	= 5,	/* the engine has set the QP to ERROR, because of @error */
+	/*
+	 * The engine has set the QP to ERROR, because of @error. Without a connection (@conn_id 0) on the
+	 * RoCE face: what the program has posted has waited too long for one.
+	 */
+	USIW_REPORT_FAILED	= 5,
 	USIW_REPORT_ASYNC	= 6,	/* only raise @async_event for the QP */
 	USIW_REPORT_PORT	= 7,	/* the connection sends by @port. With USIW_CAP_PORT_REPORT only */
 };

@@ -68,6 +68,7 @@ void Engine::Impl::take_posted(QpContext& qp) {
     qp.rq.serve();
     ack_at_once(qp);
   }
+  if (qp.life.is(Phase::kIdle)) return expect_connection(qp);
   activate(qp);
 }
 
@@ -267,6 +268,7 @@ int Engine::qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn)
     return ENOMEM;
   }
 }
+void Engine::qp_limit(Qp* qp, const QpLimits& limits) { impl_->qp_limit(context(qp), limits); }
 void Engine::qp_permit(Qp* qp, uint32_t access) { context(qp).permit(access); }
 uint32_t Engine::qp_access(const Qp* qp) const { return static_cast<const QpContext*>(qp)->access; }
 void Engine::qp_pause(Qp* qp, bool tell) { impl_->qp_pause(context(qp), tell); }

@@ -141,6 +141,9 @@ class Engine {
   /// Installs a connection: the QP goes to RTS. 0, EISCONN (not Idle), EADDRINUSE (4-tuple
   /// taken), EINVAL, ENOMEM.
   int qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn);
+  /// From now on the QP waits so long. Only of a QP whose connection is silent, or will be. qp_reset() ends that. A QP
+  /// that has waited in vain fails: kRetryExcErr, or kRnrRetryExcErr.
+  void qp_limit(Qp* qp, const QpLimits& limits);
   /// What the peer may ask for from here on, whatever its regions allow: Access bits, as rights_of() reads them. 0 at a
   /// QP without a connection: what rdma_cm's connections have (kAccessOfConnection).
   void qp_permit(Qp* qp, uint32_t access);

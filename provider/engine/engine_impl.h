@@ -47,6 +47,8 @@ inline constexpr uint64_t kBackNs = 10'000'000;    ///< from one time that all a
 inline constexpr uint64_t kBackTurnNs = 2'000;     ///< from one QP's question then to another's
 inline constexpr unsigned kMinRetries = 6;         ///< time-outs in a row, besides patience_, before giving up
 inline constexpr unsigned kMaxProbes = 6;          ///< unanswered probes, besides patience_, before giving up
+/// A limit of a QP below this is obeyed as exactly as a few repetitions allow (limit_of()).
+inline constexpr uint64_t kShortLimitNs = 1'000'000'000;
 inline constexpr uint64_t kShutdownTimeNs = 1'500'000'000;
 inline constexpr uint64_t kTerminateTimeNs = 500'000'000;
 inline constexpr uint64_t kRnrReceiverNs = 10'000'000'000;  ///< the receiver terminates
@@ -276,6 +278,14 @@ struct Engine::Impl {
   void lose_late(QpContext& qp);
   static bool may_be_silent(const QpContext& qp);
   void on_keepalive(QpContext& qp);
+  void qp_limit(QpContext& qp, const QpLimits& limits);
+  void expect_connection(QpContext& qp);
+  void on_first_contact(QpContext& qp);
+  [[gnu::cold]] bool waited_in_vain(QpContext& qp);
+  void rnr_exceeded(QpContext& qp);
+  uint64_t limit_of(const QpContext& qp) const;
+  /// ns that may pass without a sign of the peer.
+  uint64_t patience(const QpContext& qp) const { return qp.limited() ? qp.limits.retry_ns : patience_; }
   uint64_t keepalive_at(const QpContext& qp) const;
   uint64_t deadline_of(const QpContext& qp) const;
   void give_up(QpContext& qp);

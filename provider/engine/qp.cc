@@ -118,7 +118,8 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.conn.handshake_mtu = std::max(conn.mtu, conn.handshake_mtu);
   qp.longest = conn.merges ? qp.conn.handshake_mtu : UINT32_MAX;
   qp.stream = ++streams_;
-  if (qp.access == 0) qp.permit(kAccessOfConnection);
+  qp.permit(qp.access == 0 && !conn.silent ? kAccessOfConnection : qp.access);
+  if (qp.limited()) qp.sq.limit_reads(qp.limits.ord);
   cut_by(qp, conn.mtu);
   qp.snd.start(conn.snd_psn, conn.snd_window, qp.tables[0].tx);
   qp.losses.start(conn.snd_psn);

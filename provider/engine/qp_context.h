@@ -93,6 +93,11 @@ struct QpConnection {
   uint32_t refused_psn = 0; ///< the highest that came and found no receive work request
   uint64_t review_at = kNever;  ///< when the choice of the port is to be looked at again
   uint32_t trace_flow = 0;
+  QpLimits limits{};           ///< all 0: none are set
+  uint64_t first_at = kNever;  ///< a connection is waited for until then
+
+  /// The limits are set, and hold for the connection.
+  bool limited() const { return conn.silent && limits.retry_ns != 0; }
 };
 
 struct QpContext final : Qp, TimerNode, QpConnection {
@@ -130,7 +135,7 @@ struct QpContext final : Qp, TimerNode, QpConnection {
   bool connected() const { return life.connected(); }
   void permit(uint32_t flags) {
     access = flags;
-    rights = rights_of(flags);
+    rights = conn.silent ? flags & kAccessOfPeer : rights_of(flags);
   }
   MrTable::Peer peer() const { return {.pd = attr.pd, .rights = rights, .stream = stream}; }
   /// What the peer has been granted already, whatever the QP's flags are by now.

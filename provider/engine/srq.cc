@@ -150,7 +150,7 @@ Engine::Impl::Awaited Engine::Impl::await_receive(QpContext& qp) {
   if (!qp.rq.told()) {
     if (srq != nullptr && !qp.srq_hook.linked()) srq->waiting.push_back(qp.srq_hook);  // linked: it was skipped
     qp.rq.tell(now_);
-  } else if (now_ - qp.rq.told_ns() >= kRnrReceiverNs) {
+  } else if (now_ - qp.rq.told_ns() >= kRnrReceiverNs && !qp.conn.silent) {
     return Awaited::kTooLong;
   }
   if (srq != nullptr) serve_waiting(*srq);

@@ -23,8 +23,57 @@ uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
   return qp.keepalive.at(qp.heard_ns, qp.sq.reads_out() != 0, qp.rtt);
 }
 
+/// The time at which a QP with limits has waited in vain. It may have been this end that was stopped, and the answer is
+/// still on its way. So the peer has been asked a few times, unless the program or its user wants a very short limit.
+uint64_t Engine::Impl::limit_of(const QpContext& qp) const {
+  const auto end = [](uint64_t since, uint64_t ns) { return since > kNever - ns ? kNever : since + ns; };
+  const unsigned asked = qp.limits.retry_ns < kShortLimitNs ? 2 : kMinRetries;
+  if (qp.not_ready.active()) {
+    const uint64_t ready = end(qp.not_ready.since_ns(), qp.limits.rnr_ns);
+    return qp.not_ready.unheard() < asked ? ready : std::min(ready, end(qp.heard_ns, qp.limits.retry_ns));
+  }
+  if (!qp.snd.empty()) return qp.timeout.in_a_row() < asked ? kNever : end(qp.timeout.since_ns(), qp.limits.retry_ns);
+  return may_be_silent(qp) || qp.keepalive.unanswered() == 0 ? kNever
+                                                             : end(qp.keepalive.since_ns(), qp.limits.retry_ns);
+}
+
+/// It is over, of a QP with limits, if these have passed.
+bool Engine::Impl::waited_in_vain(QpContext& qp) {
+  if (limit_of(qp) > now_) return false;
+  if (qp.not_ready.active() && now_ - qp.not_ready.since_ns() >= qp.limits.rnr_ns)
+    rnr_exceeded(qp);
+  else
+    give_up(qp);
+  return true;
+}
+
+void Engine::Impl::qp_limit(QpContext& qp, const QpLimits& limits) {
+  now_ = clock_.now_ns();
+  qp.limits = limits;
+  if (qp.limited()) qp.sq.limit_reads(limits.ord);
+  if (qp.connected()) return touch_timer(qp, deadline_of(qp));
+  if (qp.life.is(Phase::kIdle)) expect_connection(qp);
+}
+
+/// Work that waits for a connection waits no longer than the QP's limit.
+void Engine::Impl::expect_connection(QpContext& qp) {
+  const bool waits = qp.limits.retry_ns != 0 && qp.limits.first_ns != kNever && qp.first_at == kNever &&
+                     qp.sq.wqe(qp.sq.head()).valid.load(std::memory_order_acquire) != 0;
+  if (!waits) return;
+  qp.first_at = clock_.now_ns() + qp.limits.first_ns;
+  touch_timer(qp, qp.first_at);
+}
+
+void Engine::Impl::on_first_contact(QpContext& qp) {
+  if (!qp.life.is(Phase::kIdle) || qp.first_at == kNever) return;
+  if (qp.first_at > now_) return timers_.arm(qp, qp.first_at);
+  give_up(qp);
+}
+
 uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
   uint64_t at = std::min({keepalive_at(qp), qp.life.deadline(), qp.review_at});
+  if (qp.limited()) [[unlikely]]
+    at = std::min(at, limit_of(qp));
   if (qp.not_ready.active()) {
     at = std::min({at, qp.not_ready.at(), qp.losses.at()});
   } else if (!qp.snd.empty()) {
@@ -34,7 +83,7 @@ uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
 }
 
 void Engine::Impl::on_timer(QpContext& qp) {
-  if (!qp.connected()) return;
+  if (!qp.connected()) return on_first_contact(qp);
   publish(qp);
   poll_drops(ports_[qp.port]);  // where all is dropped no burst comes that would do it
   if (const uint64_t at = deadline_of(qp); at > now_) return timers_.arm(qp, at);  // all has been answered in time
@@ -42,6 +91,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
     end_unanswered(qp);
     return;
   }
+  if (qp.limited() && waited_in_vain(qp)) return;
   if (qp.not_ready.active()) {
     if (qp.losses.at() <= now_) detect_losses(qp);
     if (qp.not_ready.at() <= now_) on_rnr_timer(qp);
@@ -79,7 +129,7 @@ void Engine::Impl::lose_oldest(QpContext& qp) {
 /// acknowledgement tells by the bitmap and by time (RACK) what else is missing, and if
 /// the peer was merely asleep nothing else has been wasted.
 void Engine::Impl::on_rto(QpContext& qp) {
-  if (qp.timeout.in_a_row() >= kMinRetries && now_ - qp.timeout.since_ns() >= patience_) return give_up(qp);
+  if (qp.timeout.in_a_row() >= kMinRetries && now_ - qp.timeout.since_ns() >= patience(qp)) return give_up(qp);
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
   if (qp.path.merge) qp.merge_trust.timed_out(qp.snd.una(), qp.snd.nxt());
@@ -139,18 +189,20 @@ void Engine::Impl::give_up(QpContext& qp) {
   fail(qp, qp.sq.head(), WcStatus::kRetryExcErr, -ETIMEDOUT, AsyncEvent::kNone);
 }
 
+/// The peer had no receive work request for too long.
+void Engine::Impl::rnr_exceeded(QpContext& qp) {
+  // What the peer did is what has failed, not the request that it does not take: the Terminate waits behind that.
+  if (qp.life.is(Phase::kTerminating)) return end_unanswered(qp);
+  // A READ ahead of what is not taken waits for its answer, and is not at fault.
+  const bool takes = takes_receive(qp.sq.work(qp.sq.head()).opcode);
+  fail(qp, qp.sq.head(), takes ? WcStatus::kRnrRetryExcErr : WcStatus::kWrFlushErr, -ETIMEDOUT, AsyncEvent::kNone);
+}
+
 void Engine::Impl::on_rnr_timer(QpContext& qp) {
-  const uint64_t limit = qp.life.closing() ? kRnrClosingNs : kRnrSenderNs;
-  if (now_ - qp.not_ready.since_ns() >= limit) {
-    // What the peer did is what has failed, not the request that it does not take: the Terminate waits behind that.
-    if (qp.life.is(Phase::kTerminating)) return end_unanswered(qp);
-    // A READ ahead of what is not taken waits for its answer, and is not at fault.
-    const bool takes = takes_receive(qp.sq.work(qp.sq.head()).opcode);
-    fail(qp, qp.sq.head(), takes ? WcStatus::kRnrRetryExcErr : WcStatus::kWrFlushErr, -ETIMEDOUT, AsyncEvent::kNone);
-    return;
-  }
+  const uint64_t limit = qp.life.closing() ? kRnrClosingNs : qp.limited() ? qp.limits.rnr_ns : kRnrSenderNs;
+  if (now_ - qp.not_ready.since_ns() >= limit) return rnr_exceeded(qp);
   // Repetitions count as well as time: it may have been this end that was stopped.
-  if (qp.not_ready.unheard() >= kMinRetries && now_ - qp.heard_ns >= patience_ + NotReady::kMaxDelayNs)
+  if (qp.not_ready.unheard() >= kMinRetries && !qp.limited() && now_ - qp.heard_ns >= patience_ + NotReady::kMaxDelayNs)
     return give_up(qp);
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
   qp.not_ready.tried(now_, qp.heard_ns);
@@ -177,12 +229,13 @@ void Engine::Impl::lose_late(QpContext& qp) {
 
 /// True if nothing waits for the peer, and the peer need not show that it exists.
 bool Engine::Impl::may_be_silent(const QpContext& qp) {
-  return qp.conn.silent && qp.snd.empty() && qp.sq.reads_out() == 0 && qp.sq.drained();
+  if (!qp.conn.silent || !qp.snd.empty() || qp.sq.busy() != 0) return false;
+  return qp.sq.stopped() || qp.sq.wqe(qp.sq.head()).valid.load(std::memory_order_acquire) == 0;
 }
 
 void Engine::Impl::on_keepalive(QpContext& qp) {
   if (qp.keepalive.answered(qp.heard_ns)) return;
-  if (qp.keepalive.unanswered() >= kMaxProbes && now_ - qp.heard_ns >= patience_ && !may_be_silent(qp))
+  if (qp.keepalive.unanswered() >= kMaxProbes && now_ - qp.heard_ns >= patience(qp) && !may_be_silent(qp))
     return give_up(qp);
   const bool again = qp.keepalive.unanswered() != 0;
   if (again) missed_answer(qp);

@@ -83,10 +83,13 @@ enum Access : uint32_t {
 /// What iw_cm says of a QP that rdma_cm connects.
 inline constexpr uint32_t kAccessOfConnection = kAccessRemoteWrite | kAccessRemoteRead;
 
+/// The rights of a peer. A QP without a connection manager grants those that its program has set, and no others.
+inline constexpr uint32_t kAccessOfPeer = kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
+
 /// What a peer may do by the access flags of a QP. iw_cm has no word for atomics: what may be read and written may be
 /// both at a time.
 constexpr uint32_t rights_of(uint32_t qp_access) {
-  const uint32_t rights = qp_access & (kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic);
+  const uint32_t rights = qp_access & kAccessOfPeer;
   return (rights & kAccessOfConnection) == kAccessOfConnection ? rights | kAccessRemoteAtomic : rights;
 }
 
@@ -170,6 +173,14 @@ struct ConnAttr {
   bool merges = false;  ///< either end may take merged datagrams for a while, and tells by its headers
   uint16_t handshake_mtu = 0;  ///< bytes, the same at both ends: no datagram of either is longer; 0: mtu
   bool silent = false;         ///< an idle peer may be silent for ever, and a stray RESET means nothing (docs/face.md)
+};
+
+/// How long a QP without a connection manager waits, ns, and how much it reads at a time. UINT64_MAX: for ever.
+struct QpLimits {
+  uint64_t retry_ns;  ///< for the peer: until it acknowledges, or answers a READ
+  uint64_t rnr_ns;    ///< for a receive work request of the peer
+  uint64_t first_ns;  ///< for the connection, from the first send work request on
+  uint16_t ord;       ///< own READs and atomics outstanding at a time, besides ConnAttr::ord
 };
 
 /// A completion as poll_cq takes it out of the ring.

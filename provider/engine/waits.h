@@ -180,6 +180,8 @@ class Keepalive {
     return heard_ns + (reading ? kReadingNs : kIdleNs);
   }
   unsigned unanswered() const { return unanswered_; }
+  /// When the first one that is unanswered was sent.
+  uint64_t since_ns() const { return since_ns_; }
   /// The peer has been heard at @p heard_ns. true: a probe was unanswered until then.
   bool answered(uint64_t heard_ns) {
     if (unanswered_ == 0 || heard_ns <= probed_ns_) return false;
@@ -187,13 +189,14 @@ class Keepalive {
     return true;
   }
   void probed(uint64_t now) {
+    if (unanswered_ == 0) since_ns_ = now;
     count_up(unanswered_);
     probed_ns_ = now;
   }
   /// The kernel has one sent.
   void probe_first(uint64_t now) {
     unanswered_ = 1;
-    probed_ns_ = now;
+    probed_ns_ = since_ns_ = now;
   }
   /// Nothing is outstanding, and the peer's window lets nothing go.
   void window_closed(bool closed) { window_closed_ = closed; }
@@ -204,7 +207,7 @@ class Keepalive {
   static constexpr uint64_t kIntervalNs = 400'000'000;
   static constexpr uint64_t kWindowMinNs = 10'000'000;
 
-  uint64_t probed_ns_ = 0;
+  uint64_t probed_ns_ = 0, since_ns_ = 0;
   uint8_t unanswered_ = 0;
   bool window_closed_ = false;
 };

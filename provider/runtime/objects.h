@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "port/moves.h"
 #include "runtime/glue.h"
+#include "runtime/qp_timers.h"
 #include "uapi/usiw_abi.h"
 
 namespace usiw {
@@ -156,6 +157,7 @@ struct VQp {
   unsigned behind;  ///< posts in a row that wait for the next run of the engine. In send_turn
   bool faults;      ///< work requests of a batch may be made to fail (verbs/post.h)
   Batch batch;      ///< in send_turn
+  QpTimers timers;  ///< if the QP connects by itself. Only modify_qp uses them
   VPd* domain;      ///< that it was made with
   DomainMemory send_ring, recv_ring;  ///< where they lie, if the domain says so
   ibv_qp_cap cap;

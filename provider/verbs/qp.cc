@@ -164,6 +164,9 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     }
     return rc;
   }
+  qp->timers.keep(*attr, mask);
+  if (qp->timers.are_set() && (moves ? attr->qp_state == IBV_QPS_RTS : qp->timers.concern(mask)))
+    runtime.hold()->qp_limit(qp->qp, qp->timers.limits());
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) runtime.hold()->qp_permit(qp->qp, attr->qp_access_flags);
   if (!moves) return 0;
   // The kernel has allowed it. ERR and RESET are complete when this returns.
@@ -174,6 +177,7 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     case IBV_QPS_RESET:
       if (qp->stats->accepted != kUnknown) __atomic_store_n(&qp->stats->accepted, 0, __ATOMIC_RELAXED);
       runtime.hold()->qp_reset(qp->qp);
+      qp->timers = {};
       runtime.ports().release(*qp);
       break;
     case IBV_QPS_SQD:

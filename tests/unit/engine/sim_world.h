@@ -115,7 +115,7 @@ struct PairOptions {
   uint32_t psn[2] = {0x1000, 0xfffffe00};  ///< first PSN sent by each side; one wraps soon
   uint16_t ird = 16, ord = 16, mtu = 1500;
   uint32_t window = 1024;
-  bool sig_all = false, ipv6 = false, merges = false;
+  bool sig_all = false, ipv6 = false, merges = false, silent = false;
   uint16_t mtu_of_b = 0;  ///< MTU of b's path, if that is less than mtu; 0: mtu
   Srq* srq_of_b = nullptr;
 };
@@ -150,9 +150,9 @@ class World {
   void connect(Qp* qa, Qp* qb, const PairOptions& o) {
     const FlowKey flow = next_flow(o.ipv6);
     Path pa{flow, {}, {}, 64, 0}, pb{SimWire::reversed(flow), {}, {}, 64, 0};
-    const ConnAttr ca{o.psn[0], o.psn[1], o.window, o.ird, o.ord, o.mtu, true, o.merges};
+    const ConnAttr ca{o.psn[0], o.psn[1], o.window, o.ird, o.ord, o.mtu, true, o.merges, 0, o.silent};
     const uint16_t mtu_of_b = o.mtu_of_b != 0 ? o.mtu_of_b : o.mtu;
-    const ConnAttr cb{o.psn[1], o.psn[0], o.window, o.ird, o.ord, mtu_of_b, false, o.merges, o.mtu};
+    const ConnAttr cb{o.psn[1], o.psn[0], o.window, o.ird, o.ord, mtu_of_b, false, o.merges, o.mtu, o.silent};
     ASSERT_EQ(0, b.engine.qp_connect(qb, b.port_no, pb, cb));
     ASSERT_EQ(0, a.engine.qp_connect(qa, a.port_no, pa, ca));
     last_flow = flow;

@@ -47,10 +47,10 @@ Face::~Face() { close(); }
 
 void Face::close() {
   if (!sock_) return;
+  leave();
   faces().erase(sock_.get());
   sock_->remove_id();
   sock_.reset();
-  conn_.reset();
 }
 
 void Face::abandon_all() { faces().clear(); }
@@ -106,13 +106,20 @@ void Face::moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd) 
       qp->state.accepted();
       if (!qp->conn) answer(qp);
       break;
-    case USIW_QPS_RESET:
-    case USIW_QPS_ERR:
-      usiw_face_forget_peer(&face_);
-      conn_.reset();
-      break;
     default: break;
   }
+}
+
+void Face::leave() {
+  usiw_face_forget_peer(&face_);
+  if (const std::shared_ptr<Conn> conn = std::move(conn_)) conn->forget_user();
+}
+
+void Face::give_up(Qp& qp) {
+  if (!conn_ && qp.conn) return;  // rdma_cm has connected it
+  leave();
+  if (const std::shared_ptr<Conn> conn = qp.conn) conn->abort(USIW_ABORT_LOCAL);
+  qp.state = USIW_QPS_ERR;
 }
 
 void Face::fill(const Qp& qp, ib_uverbs_query_qp_resp& attr) const {

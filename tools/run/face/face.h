@@ -36,7 +36,11 @@ class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
   void moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd);
   /// Fills in those attributes of the QP that only this face has.
   void fill(const Qp& qp, ib_uverbs_query_qp_resp& attr) const;
-  /// The QP is being destroyed. The port is closed.
+  /// Forgets the peer and the connection, because the QP leaves RTR, RTS or SQD. The caller ends the connection.
+  void leave();
+  /// Ends the attempt to connect @p qp, because its work has waited too long. The QP is in ERR then.
+  void give_up(Qp& qp);
+  /// Closes the port, because the QP is being destroyed.
   void close();
 
   void on_event(uint32_t event, int status, const usiw_cm_conn& cm) override;

@@ -112,6 +112,7 @@ const char* usage() {
          "  USIW_PORT          like --port, which overrides it\n"
          "  USIW_FACE          like --face, which overrides it\n"
          "  USIW_PEER_TIMEOUT  seconds to wait for a silent peer\n"
+         "  USIW_RETRY_TIME    the same on the RoCE face, in place of timeout and retry_cnt\n"
          "  USIW_PROGRESS      adaptive; or thread, so that the progress thread polls all the time\n"
          "  USIW_TRACE         directory for traces from the start of the program (usiw help trace)\n"
          "  USIW_FAULTS        set by the options for a bad fabric\n";

@@ -139,8 +139,10 @@ int modify_qp(UverbsContext& u, const Command&, const ib_uverbs_modify_qp& cmd) 
   if (ret != 0) return ret;
   usiw_keep_qp_attrs(&qp->attrs, &cmd, mask, qp->state);
   if ((mask & USIW_QP_STATE) != 0) {
-    if (cmd.qp_state == USIW_QPS_ERR || cmd.qp_state == USIW_QPS_RESET)
+    if (cmd.qp_state == USIW_QPS_ERR || cmd.qp_state == USIW_QPS_RESET) {
+      if (qp->face) qp->face->leave();
       if (const std::shared_ptr<Conn> conn = qp->conn) conn->abort(USIW_ABORT_LOCAL);
+    }
     qp->state = static_cast<usiw_qp_state>(usiw_qp_state_after(qp->state, cmd.qp_state));
   }
   if (qp->face) qp->face->moved(qp, cmd);
@@ -182,12 +184,12 @@ const std::span<const UverbsMethod> kQpMethods = kMethodsOfQp;
 
 void end_qp(UverbsContext& u, Qp& qp) {
   qp.destroying = true;
+  if (qp.face) qp.face->close();
   if (const std::shared_ptr<Conn> conn = qp.conn) {
     conn->abort(USIW_ABORT_LOCAL);
     qp.events->cancel(*conn);
   }
   qp_remove(qp);
-  if (qp.face) qp.face->close();
   u.async->purge(qp.async_events);
   // A shared pointer of another function may keep the QP for a moment. Without these resets the PD, the CQs and the SRQ
   // would count as in use until then, and the program could not destroy them.

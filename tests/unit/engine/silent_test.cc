@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/// @file silent_test.cc
+/// Tests of silent connections and of the limits that a program sets for them (docs/face.md): how long a QP waits for
+/// its peer, for a receive of its peer, and for its first connection.
+#include "fixture.h"
+
+namespace usiw::sim {
+namespace {
+
+constexpr uint64_t kForEver = UINT64_MAX;
+constexpr QpLimits kNone = {.retry_ns = kForEver, .rnr_ns = kForEver, .first_ns = kForEver, .ord = 16};
+
+struct Silent : EngineTest {
+  void SetUp() override {
+    std::tie(qa, qb) = w.connect({.silent = true});
+    ra = w.a.region(4096);
+    rb = w.b.region(4096);
+    for (Qp* qp : {qa, qb}) permit(qp, kAccessRemoteWrite | kAccessRemoteRead);
+    limit(qa, {.retry_ns = 2 * kSec, .rnr_ns = kForEver, .first_ns = 10 * kSec, .ord = 16});
+  }
+  Engine& engine_of(const Qp* qp) { return qp == qb ? w.b.engine : w.a.engine; }
+  void permit(Qp* qp, uint32_t access) { engine_of(qp).qp_permit(qp, access); }
+  void limit(Qp* qp, const QpLimits& limits) { engine_of(qp).qp_limit(qp, limits); }
+  /// The peer is gone, and nothing answers in its place.
+  void cut() { w.wire.faults.cut[0] = w.wire.faults.cut[1] = true; }
+
+  Qp *qa = nullptr, *qb = nullptr;
+  Region *ra = nullptr, *rb = nullptr;
+};
+
+// ---- The peer ----
+
+TEST_F(Silent, idle_peer_is_gone__nothing_happens) {
+  post_recv(qa, {ra->sge(0, 8)});
+  cut();
+  w.run_for(600 * kSec);
+  EXPECT_EQ(QpState::kRts, qa->state());
+  EXPECT_TRUE(w.a.poll(w.a.recv_cq).empty());
+  EXPECT_TRUE(w.a.events.failed.empty());
+}
+
+TEST_F(Silent, send_to_a_peer_that_is_gone) {
+  cut();
+  const uint64_t t = w.clock.now;
+  send(qa, ra->sge(0, 8));
+  send(qa, ra->sge(0, 8));
+  EXPECT_EQ((Statuses{kRetryExcErr, kWrFlushErr}), statuses(w.a, w.a.send_cq, 2));
+  EXPECT_GE(w.clock.now - t, 2 * kSec);
+  EXPECT_LT(w.clock.now - t, 2 * kSec + 600 * kMs);
+  expect_failed(w.a, -ETIMEDOUT, AsyncEvent::kNone);
+}
+
+TEST_F(Silent, short_limit_is_exact) {
+  limit(qa, {.retry_ns = 100 * kMs, .rnr_ns = kForEver, .first_ns = kForEver, .ord = 16});
+  cut();
+  const uint64_t t = w.clock.now;
+  send(qa, ra->sge(0, 8));
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_GE(w.clock.now - t, 100 * kMs);
+  EXPECT_LT(w.clock.now - t, 110 * kMs);
+}
+
+TEST_F(Silent, no_limit__the_peer_is_stopped_for_an_hour) {
+  limit(qa, kNone);
+  post_recv(qb, {rb->sge(0, 8)});
+  w.b_frozen = true;
+  send(qa, ra->sge(0, 8));
+  read(qa, ra->sge(8, 8), rb->addr(), rb->stag);
+  w.run_for(3600 * kSec);
+  EXPECT_EQ(QpState::kRts, qa->state());
+  w.b_frozen = false;
+  EXPECT_EQ((Statuses{kSuccess, kSuccess}), statuses(w.a, w.a.send_cq, 2));
+}
+
+/// Answers are on their way: it was this end that has not looked.
+TEST_F(Silent, this_end_was_stopped) {
+  post_recv(qb, {rb->sge(0, 8)});
+  send(qa, ra->sge(0, 8));
+  w.a.engine.progress();
+  w.a_frozen = true;
+  w.run_for(30 * kSec);
+  w.a_frozen = false;
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+}
+
+TEST_F(Silent, read_whose_response_does_not_come) {
+  w.wire.filter = [&](int side, Datagram& d) {
+    TrpHeader h;
+    return side == 0 || !decode_trp(d, h) || h.opcode != USIW_TRP_DATA;
+  };
+  read(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  w.run_for(50 * kMs);
+  cut();
+  const uint64_t t = w.clock.now;
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_LT(w.clock.now - t, 3 * kSec);
+}
+
+/// A RESET that any other connection would verify: the PSNs of this end's own datagrams, exchanged.
+TEST_F(Silent, stray_reset_is_ignored) {
+  const PairOptions o;
+  Datagram reset;
+  for (const uint32_t psn : {o.psn[1], o.psn[0]})
+    for (int shift = 24; shift >= 0; shift -= 8) reset.push_back(static_cast<std::byte>(psn >> shift));
+  reset.push_back(std::byte{USIW_TRP_RESET << 4});
+  reset.push_back(std::byte{USIW_TRP_F_STRAY});
+  w.wire.filter = [&](int side, Datagram& d) {
+    if (side == 1) std::copy(reset.begin(), reset.end(), d.begin());
+    return true;
+  };
+  write(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  w.run_for(1 * kSec);
+  EXPECT_EQ(QpState::kRts, qa->state());
+  EXPECT_GT(w.a.count(USIW_CNT_DROP_RESET), 0u);
+  w.wire.filter = nullptr;
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+}
+
+// ---- The receiver ----
+
+TEST_F(Silent, receive_comes_after_ten_minutes) {
+  send(qa, ra->sge(0, 8));
+  w.run_for(600 * kSec);
+  EXPECT_EQ(QpState::kRts, qa->state());
+  EXPECT_EQ(QpState::kRts, qb->state());
+  post_recv(qb, {rb->sge(0, 8)});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.recv_cq, 1));
+}
+
+TEST_F(Silent, receive_does_not_come) {
+  for (const uint64_t rnr_ns : {uint64_t{0}, 50 * kMs}) {
+    World other;
+    const auto [qc, qd] = other.connect({.silent = true});
+    Region* rc = other.a.region(64);
+    other.a.engine.qp_limit(qc, {.retry_ns = 2 * kSec, .rnr_ns = rnr_ns, .first_ns = kForEver, .ord = 16});
+    const uint64_t t = other.clock.now;
+    const Sge sge = rc->sge(0, 8);
+    ASSERT_EQ(0, qc->post_send({1, WrOpcode::kSend, kWrSignaled, 0, 0}, {&sge, 1}));
+    qc->ring_send();
+    EXPECT_TRUE(other.run([&] { return !other.a.events.failed.empty(); }, 5 * kSec));
+    EXPECT_EQ(kRnrRetryExcErr, other.a.poll(other.a.send_cq).at(0).status);
+    EXPECT_GE(other.clock.now - t, rnr_ns);
+    EXPECT_LT(other.clock.now - t, rnr_ns + 20 * kMs);
+    EXPECT_EQ(QpState::kRts, qd->state());
+  }
+}
+
+TEST_F(Silent, peer_is_gone_while_it_is_not_ready) {
+  send(qa, ra->sge(0, 8));
+  w.run_for(5 * kSec);
+  cut();
+  const uint64_t t = w.clock.now;
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_LT(w.clock.now - t, 3 * kSec);
+}
+
+// ---- The first connection ----
+
+struct FirstContact : Silent {
+  void SetUp() override {
+    attr.max_send_wr = attr.max_recv_wr = 16;
+    attr.max_send_sge = attr.max_recv_sge = 2;
+    qa = w.a.qp(attr);
+    qb = w.b.qp(attr);
+    ra = w.a.region(4096);
+    rb = w.b.region(4096);
+    limit(qa, {.retry_ns = 2 * kSec, .rnr_ns = kForEver, .first_ns = 10 * kSec, .ord = 16});
+  }
+  QpAttr attr{};
+};
+
+TEST_F(FirstContact, waits_for_ever_while_nothing_is_posted) {
+  post_recv(qa, {ra->sge(0, 8)});
+  w.run_for(600 * kSec);
+  EXPECT_EQ(QpState::kIdle, qa->state());
+  EXPECT_TRUE(w.a.events.failed.empty());
+}
+
+TEST_F(FirstContact, posted_work_waits_for_a_while) {
+  w.run_for(60 * kSec);
+  send(qa, ra->sge(0, 8));
+  w.run_for(5 * kSec);
+  send(qa, ra->sge(0, 8));
+  post_recv(qa, {ra->sge(8, 8)});
+  w.run_for(4900 * kMs);
+  EXPECT_TRUE(w.a.events.failed.empty());
+  w.run_for(200 * kMs);
+  EXPECT_EQ((Statuses{kRetryExcErr, kWrFlushErr}), statuses(w.a, w.a.send_cq, 2));
+  EXPECT_EQ(Statuses{kWrFlushErr}, statuses(w.a, w.a.recv_cq, 1));
+  expect_failed(w.a, -ETIMEDOUT, AsyncEvent::kNone);
+}
+
+TEST_F(FirstContact, connection_comes_in_time) {
+  send(qa, ra->sge(0, 8));
+  w.run_for(9 * kSec);
+  post_recv(qb, {rb->sge(0, 8)});
+  w.connect(qa, qb, {.silent = true});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_TRUE(w.a.events.failed.empty()) << w.a.events.failed[0].error;
+  w.run_for(60 * kSec);
+  EXPECT_TRUE(w.a.events.failed.empty()) << w.a.events.failed[0].error;
+  EXPECT_EQ(QpState::kRts, qa->state());
+}
+
+TEST_F(FirstContact, reset_ends_the_wait) {
+  send(qa, ra->sge(0, 8));
+  w.run_for(5 * kSec);
+  w.a.engine.qp_reset(qa);
+  w.run_for(60 * kSec);
+  EXPECT_EQ(QpState::kIdle, qa->state());
+  EXPECT_TRUE(w.a.events.failed.empty());
+}
+
+// ---- Rights and READ depths ----
+
+TEST_F(Silent, access__none_is_none) {
+  permit(qb, 0);
+  write(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  EXPECT_EQ(Statuses{kRemAccessErr}, statuses(w.a, w.a.send_cq, 1));
+}
+
+TEST_F(Silent, access__atomics_need_their_own_flag) {
+  Region* words = w.b.region(64, Host::kAllRights | kAccessRemoteAtomic);
+  post(qa, WrOpcode::kFetchAdd, {ra->sge(0, 8)}, 1, kWrSignaled, words->addr(), words->stag);
+  EXPECT_EQ(Statuses{kRemAccessErr}, statuses(w.a, w.a.send_cq, 1));
+}
+
+TEST_F(Silent, reads__no_more_at_a_time_than_the_program_permits) {
+  QpLimits one = kNone;
+  one.ord = 1;
+  limit(qa, one);
+  unsigned requests = 0, answered = 0, most = 0;
+  w.wire.filter = [&](int side, Datagram& d) {
+    TrpHeader h;
+    if (!decode_trp(d, h) || h.opcode != USIW_TRP_DATA) return true;
+    (side == 0 ? requests : answered)++;
+    most = std::max(most, requests - answered);
+    return true;
+  };
+  for (unsigned i = 0; i < 8; i++) read(qa, ra->sge(8 * i, 8), rb->addr(), rb->stag, i);
+  EXPECT_EQ(Statuses(8, kSuccess), statuses(w.a, w.a.send_cq, 8));
+  EXPECT_EQ(most, 1u);
+}
+
+}  // namespace
+}  // namespace usiw::sim

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <mutex>
 #include <cstdlib>
 #include <set>
 
@@ -87,6 +88,9 @@ std::byte* trp_of(rte_mbuf* m) {
 }  // namespace
 
 std::unique_ptr<EthdevPort> EthdevPort::create(const Spec& spec, std::string& why, int& error) {
+  // One at a time: open() finds its packet socket as the one that was not there before.
+  static std::mutex& opening = *new std::mutex;
+  std::lock_guard hold(opening);
   std::unique_ptr<EthdevPort> port(new EthdevPort);
   error = EIO;
   if (!port->open(spec, why, error)) port.reset();

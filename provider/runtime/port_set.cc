@@ -32,6 +32,11 @@ usiw_link_info usable(usiw_link_info link) {
   return link;
 }
 
+std::unique_ptr<NetPort> with_faults(std::unique_ptr<NetPort> port) {
+  const Faults& faults = Faults::from_environment();
+  return faults.on_wire() ? std::make_unique<FaultPort>(std::move(port), faults) : std::move(port);
+}
+
 }  // namespace
 
 PortSet::PortSet(EngineGate& gate, const std::string& device, const usiw_link_info& link, uint32_t port_kind)
@@ -237,18 +242,21 @@ void PortSet::release(VQp& qp) {
   }
 }
 
+/// [lock_] The port to there, for packets of up to @p mtu bytes, or nullptr.
+PortSet::Slot* PortSet::find_port(PortScope scope, uint32_t mtu) {
+  for (Slot& slot : ports_)
+    if (slot.scope == scope && slot.port->mtu() >= mtu) return &slot;
+  return nullptr;
+}
+
 /// [lock_] A port to there, for packets of up to @p mtu bytes: made when first needed (a
 /// connection of the host to itself, a netdev whose MTU has grown).
 PortSet::Slot* PortSet::port_for(PortScope scope, uint32_t mtu, int& error, std::string& why) {
-  for (Slot& slot : ports_)
-    if (slot.scope == scope && slot.port->mtu() >= mtu) return &slot;
-
+  if (Slot* slot = find_port(scope, mtu)) return slot;
   try {
     std::unique_ptr<NetPort> port = make_port(scope, mtu, error, why);
     if (!port) return nullptr;
-    if (const Faults& faults = Faults::from_environment(); faults.on_wire())
-      port = std::make_unique<FaultPort>(std::move(port), faults);
-    return &add(std::move(port), scope);
+    return &add(with_faults(std::move(port)), scope);
   } catch (const std::bad_alloc&) {
     error = ENOMEM;
     why = "no memory for another port";
@@ -283,7 +291,7 @@ PortSet::Slot& PortSet::add(std::unique_ptr<NetPort> port, PortScope scope) {
 std::unique_ptr<NetPort> PortSet::make_port(PortScope scope, uint32_t mtu, int& error, std::string& why) {
   if (scope == PortScope::kSockets || scope == PortScope::kMemory)
     return make_socket_port(scope == PortScope::kMemory, error, why);
-  return make_packet_port(scope == PortScope::kLoopback, mtu, error, why);
+  return EthdevPort::create(packet_spec(scope == PortScope::kLoopback, mtu), why, error);
 }
 
 /// One for all: the kernel routes.
@@ -297,16 +305,43 @@ std::unique_ptr<NetPort> PortSet::make_socket_port(bool memory, int& error, std:
   return port;
 }
 
-std::unique_ptr<NetPort> PortSet::make_packet_port(bool loopback, uint32_t mtu, int& error, std::string& why) {
-  EthdevPort::Spec spec;
-  {
-    std::lock_guard hold(link_lock_);
-    if (loopback)
-      spec = {"lo", if_nametoindex("lo"), std::max(mtu, link_.lo_mtu), nullptr};
+EthdevPort::Spec PortSet::packet_spec(bool loopback, uint32_t mtu) const {
+  std::lock_guard hold(link_lock_);
+  if (loopback) return {"lo", if_nametoindex("lo"), std::max(mtu, link_.lo_mtu), nullptr};
+  return {link_.ifname, ifindex_, std::max(mtu, link_.mtu), &link_mtu_};
+}
+
+// ---- A raw port that takes long -----------------------------------------------------------
+
+bool PortSet::packets_take_long(const VQp& qp, const usiw_conn_info& conn) {
+  std::lock_guard hold(lock_);
+  return (qp.context->caps & USIW_CAP_PORT_MOVE) != 0 && (conn.flags & USIW_CONN_F_SOCKET) != 0 &&
+         facts_of(conn).socket && wish_ != PortWish::kPacket && choose(conn).kind == PortKind::kPacket &&
+         find_port(packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0), conn.mtu) == nullptr;
+}
+
+PacketOpener::Open PortSet::packet_opener(const usiw_conn_info& conn) const {
+  const PortScope scope = packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0);
+  const EthdevPort::Spec spec = packet_spec(scope == PortScope::kLoopback, conn.mtu);
+  return [spec](std::string& why) -> std::unique_ptr<NetPort> {
+    int error = 0;
+    return EthdevPort::create(spec, why, error);
+  };
+}
+
+void PortSet::adopt_packets(const usiw_conn_info& conn, std::unique_ptr<NetPort> port, const std::string& why) {
+  const PortScope scope = packet_scope((conn.flags & USIW_CONN_F_LOCAL) != 0);
+  std::lock_guard hold(lock_);
+  if (find_port(scope, conn.mtu) != nullptr) return;  // another connection has made one
+  try {
+    if (port)
+      add(with_faults(std::move(port)), scope);
     else
-      spec = {link_.ifname, ifindex_, std::max(mtu, link_.mtu), &link_mtu_};
+      packets_broken_ = true;
+  } catch (const std::bad_alloc&) {
+    packets_broken_ = true;
   }
-  return EthdevPort::create(spec, why, error);
+  if (packets_broken_) say_once(device_ + ": " + why);
 }
 
 bool PortSet::arm() {

@@ -13,9 +13,11 @@
 
 #include "base/lock_rank.h"
 #include "port/choice.h"
+#include "port/ethdev_port.h"
 #include "port/net_port.h"
 #include "progress/progress.h"
 #include "runtime/engine_gate.h"
+#include "runtime/packet_opener.h"
 #include "runtime/objects.h"
 #include "uapi/usiw_abi.h"
 
@@ -40,6 +42,13 @@ class PortSet final : private Watcher {
   /// Raw packets of the connection @p conn_id, which goes by its socket, get there now: a port for them, unless it has
   /// one or must not have one. [engine not held]
   void give_packets(VQp& qp, uint32_t conn_id, const usiw_conn_info& conn);
+  /// Raw packets are the right port for the connection that begins, but there is none yet, and its socket can carry it
+  /// meanwhile.
+  bool packets_take_long(const VQp& qp, const usiw_conn_info& conn);
+  /// Opens the raw port that the connection would take. It is not used before adopt_packets(), and may outlive this.
+  PacketOpener::Open packet_opener(const usiw_conn_info& conn) const;
+  /// The port that packet_opener() has made, or null and why there is none.
+  void adopt_packets(const usiw_conn_info& conn, std::unique_ptr<NetPort> port, const std::string& why);
   /// Why the connection's frames are not the engine's to send: what the control path says, or its link.
   usiw_not_packet not_packet(const usiw_conn_info& conn) const;
   /// Lets go of the QP's ports.
@@ -73,11 +82,12 @@ class PortSet final : private Watcher {
   PortChoice choose(const usiw_conn_info& conn) const;
   VQp::By port_of(const usiw_conn_info& conn, PortChoice& choice, int& error);
   VQp::By beside_packets(const VQp& qp, const usiw_conn_info& conn);
+  Slot* find_port(PortScope scope, uint32_t mtu);
   Slot* port_for(PortScope scope, uint32_t mtu, int& error, std::string& why);
   Slot& add(std::unique_ptr<NetPort> port, PortScope scope);
   std::unique_ptr<NetPort> make_port(PortScope scope, uint32_t mtu, int& error, std::string& why);
   std::unique_ptr<NetPort> make_socket_port(bool memory, int& error, std::string& why);
-  std::unique_ptr<NetPort> make_packet_port(bool loopback, uint32_t mtu, int& error, std::string& why);
+  EthdevPort::Spec packet_spec(bool loopback, uint32_t mtu) const;
 
   EngineGate& gate_;
   const std::string device_;

@@ -28,6 +28,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/lock_rank.h"
 #include "progress/clock.h"
@@ -88,6 +89,8 @@ class Runtime final : private EngineDriver {
   void on_never_connected(const EngineGate::Held& held, VQp& qp);
   void on_connect(VQp& qp, const usiw_event& event);
   void on_path(VQp& qp, const usiw_event& event);
+  void open_packets_for(const usiw_event& connect);
+  void packets_are_open(std::unique_ptr<NetPort> port, const std::string& why);
   void on_link(const usiw_link_info& link);
   void reconsider(const EngineGate::Held& held, VQp& qp);
   VQp* pin(uint32_t qpn);
@@ -109,11 +112,15 @@ class Runtime final : private EngineDriver {
   RankedMutex<LockRank::kQps> qps_lock_;
   std::unordered_map<uint32_t, VQp*> qps_;
 
+  std::mutex late_lock_;
+  std::vector<usiw_event> late_;  ///< under late_lock_, a leaf: connections that begin by sockets until there is a port
+
   MonotonicClock clock_;
   ContextSet contexts_;
   Reports reports_;
   PortSet ports_;
-  EngineGate gate_;  ///< last: the thread ends first, then the engine, then what they use
+  EngineGate gate_;      ///< its thread ends first, then the engine, then what they use
+  PacketOpener opener_;  ///< last: its thread uses all of these
 };
 
 }  // namespace usiw

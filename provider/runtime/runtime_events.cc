@@ -129,9 +129,16 @@ void Runtime::on_never_connected(const EngineGate::Held& held, VQp& qp) {
     held->qp_abort(qp.qp);
 }
 
+/// The first message of a silent connection must not wait for a raw port, so it begins by its socket and moves. With
+/// rdma_cm it is the connect that waits.
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
-  const usiw_conn_info& conn = event.conn;
-  int error = ports_.give(qp, conn, path_of(conn));
+  usiw_conn_info conn = event.conn;
+  const bool later = (conn.flags & USIW_CONN_F_SILENT) != 0 && ports_.packets_take_long(qp, conn);
+  if (later) {
+    conn.flags &= ~USIW_CONN_F_PACKET;
+    conn.not_packet = USIW_NOT_PACKET_NETDEV;
+  }
+  int error = ports_.give(qp, conn, path_of(event.conn));
   if (error == 0) {
     const EngineGate::Held held = hold();
     error = qp.qp == nullptr ? ENOENT : held->qp_connect(qp.qp, qp.by().number, qp.path, attr_of(conn));
@@ -143,12 +150,40 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
       reports_.connected(qp, event.conn_id, 0);
     }
   }
+  if (error == 0 && later) open_packets_for(event);
   if (error != 0) {
     ports_.release(qp);
     const EngineGate::Held held = hold();
     qp.moves.end();
     reports_.sends_by(qp);
     reports_.connected(qp, event.conn_id, error);
+  }
+}
+
+/// Has a raw port opened, by which the connection is to go on.
+void Runtime::open_packets_for(const usiw_event& connect) {
+  {
+    std::lock_guard lock(late_lock_);
+    late_.push_back(connect);
+    late_.back().type = USIW_EVENT_PATH;
+    if (late_.size() > 1) return;  // it is on its way
+  }
+  opener_.start(ports_.packet_opener(connect.conn), [this](std::unique_ptr<NetPort> port, const std::string& why) {
+    packets_are_open(std::move(port), why);
+  });
+}
+
+void Runtime::packets_are_open(std::unique_ptr<NetPort> port, const std::string& why) {
+  std::vector<usiw_event> late;
+  {
+    std::lock_guard lock(late_lock_);
+    late.swap(late_);
+  }
+  if (late.empty()) return;
+  ports_.adopt_packets(late.front().conn, std::move(port), why);
+  for (const usiw_event& event : late) {
+    const Pin pinned(pin(event.qpn));
+    if (pinned.get() != nullptr) on_path(*pinned.get(), event);
   }
 }
 

@@ -106,6 +106,20 @@ __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us)
 					   now_us);
 }
 
+__u32 usiw_cm_connect_itself(struct usiw_cm_conn *c, __u64 now_us)
+{
+	if (c->state != USIW_CM_IDLE)
+		return 0;
+	c->connect_us = now_us;
+	c->peer_isn = c->local_isn;
+	c->peer_known = 1;
+	c->peer_window = c->window;
+	c->peer_ird = c->ird;
+	c->ord = usiw_cm_at_most(c->ord, c->ird);
+	c->peer_ord = c->ord;
+	return usiw_cm_install(c, now_us);
+}
+
 __u32 usiw_cm_accept(struct usiw_cm_conn *c, __u16 ird, __u16 ord, const void *pd, __u16 pd_len,
 		     __u64 now_us, int *err)
 {

@@ -123,6 +123,11 @@ void usiw_cm_set_silent(struct usiw_cm_conn *c);
 /* Sends the REQ of a connection in IDLE. */
 __u32 usiw_cm_connect(struct usiw_cm_conn *c, __u64 now_us);
 /*
+ * Connects an initiator in IDLE, which is silent, to itself: there is no handshake, and both
+ * directions have the ISN of this end.
+ */
+__u32 usiw_cm_connect_itself(struct usiw_cm_conn *c, __u64 now_us);
+/*
  * Accepts the REQ. @ird, @ord: READ depths that the user requests. The call lowers both to the
  * limits of this device, and @ord also to the peer's IRD, and stores them in c->ird and c->ord.
  * *err: 0; -EINVAL if @pd_len exceeds 512, and the state stays REQ_RCVD; -ECONNRESET if the state

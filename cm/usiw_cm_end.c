@@ -230,6 +230,12 @@ void usiw_cm_end_connect(struct usiw_cm_end *end, __u64 now_us)
 	act(end, usiw_cm_connect(&end->cm, now_us), now_us);
 }
 
+void usiw_cm_end_connect_itself(struct usiw_cm_end *end, __u64 now_us)
+{
+	usiw_cm_ledger_connected(&end->ledger);
+	act(end, usiw_cm_connect_itself(&end->cm, now_us), now_us);
+}
+
 int usiw_cm_end_may_accept(const struct usiw_cm_end *end)
 {
 	return end->cm.state == USIW_CM_REQ_RCVD ? 0 : -ECONNRESET;

@@ -50,6 +50,8 @@ void usiw_cm_end_attach(struct usiw_cm_end *end, __u8 ports);
  * (usiw_cm_end_leave()).
  */
 void usiw_cm_end_connect(struct usiw_cm_end *end, __u64 now_us);
+/* Connects a silent end to itself. Else like usiw_cm_end_connect(). */
+void usiw_cm_end_connect_itself(struct usiw_cm_end *end, __u64 now_us);
 /*
  * Accepts the request. Before this call, the host must call usiw_cm_init_passive() for end->cm,
  * then usiw_cm_end_may_accept(), which must return 0, and then usiw_cm_end_attach(). Returns 0 or

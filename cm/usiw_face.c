@@ -59,7 +59,7 @@ void usiw_face_forget_peer(struct usiw_face *face)
 	face->peer.qpn = 0;
 }
 
-enum usiw_face_role usiw_face_role(const struct usiw_face *face)
+enum usiw_face_part usiw_face_role(const struct usiw_face *face)
 {
 	const struct usiw_face_peer *peer = &face->peer;
 	int order = memcmp(peer->tuple.local, peer->tuple.remote, 16);

@@ -89,7 +89,7 @@ struct usiw_face {
 };
 
 /* The part of a QP in the handshake: one end sends REQ. */
-enum usiw_face_role {
+enum usiw_face_part {
 	USIW_FACE_ASKS,
 	USIW_FACE_ANSWERS,
 	USIW_FACE_ITSELF,	/* the QP is its own peer: there is no handshake */
@@ -109,7 +109,7 @@ void usiw_face_set_sq_psn(struct usiw_face *face, __u32 sq_psn);
 void usiw_face_forget_peer(struct usiw_face *face);
 
 /* Returns the role of a QP that has a peer. */
-enum usiw_face_role usiw_face_role(const struct usiw_face *face);
+enum usiw_face_part usiw_face_role(const struct usiw_face *face);
 
 /* Writes the private data of this QP's REQ to @ask. */
 void usiw_face_build_ask(const struct usiw_face *face, struct usiw_face_ask *ask);

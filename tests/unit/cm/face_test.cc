@@ -307,6 +307,27 @@ TEST_F(FaceTest, confirm_is_lost__nothing_ends) {
   EXPECT_EQ(opcode(b.take_sent().at(0)), USIW_TRP_ACCEPT);
 }
 
+TEST_F(FaceTest, itself__needs_no_datagram) {
+  FaceQp alone{kSmall, a.face.qpn};
+  usiw_face_set_peer(&alone.face, kSmall, kSmall, 0, alone.face.qpn, 5);
+  ASSERT_EQ(usiw_face_role(&alone.face), USIW_FACE_ITSELF);
+  alone.make();
+  ASSERT_EQ(usiw_cm_init_active(&alone.end->cm, 77, 8, 16, 9000, 64, nullptr, 0), 0);
+  usiw_cm_set_silent(&alone.end->cm);
+  alone.end->contract.connected();
+  alone.end->attach(USIW_CM_SOCKET);
+  usiw_cm_end_connect_itself(alone.end.get(), alone.now);
+  EXPECT_EQ(alone.take_sent().size(), 0u);
+  alone.ready();
+  alone.expect_sound();
+  EXPECT_EQ(alone.state(), USIW_CM_ESTABLISHED);
+  EXPECT_EQ(alone.end->info.snd_psn, 77u);
+  EXPECT_EQ(alone.end->info.rcv_psn, 77u);
+  EXPECT_EQ(alone.end->info.snd_window, 64u);
+  EXPECT_EQ(alone.end->info.ird, 8u);
+  EXPECT_EQ(alone.end->info.ord, 8u);
+}
+
 // ---- Strangers ----
 
 TEST_F(FaceTest, psn__another_one_is_not_taken) {

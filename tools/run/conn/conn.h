@@ -77,9 +77,10 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   /// Accepts the connection with @p qp. Returns 0 and notifies @p user of ESTABLISHED once, even if the connection ends
   /// before that. On an error, ends the connection without a notice and returns -errno.
   int accept(const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user);
-  /// Asks for a silent connection of a QP (cm/usiw_face.h). Else like connect().
+  /// Starts a silent connection of a QP (cm/usiw_face.h): asks the peer, or connects the QP to itself, as @p part
+  /// demands. Else like connect().
   static int ask(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param,
-                 const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
+                 usiw_face_part part, const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
   /// Makes a silent connection for the REQ @p req. Returns 0 or -errno. May notify @p user before it returns.
   static int take_request(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const usiw_face_req& req,
                           const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user,
@@ -127,8 +128,7 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   // conn_act.cc
   void attach(const std::shared_ptr<Qp>& qp, ConnUser* user);
   // conn_run.cc
-  static int initiate(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param, bool silent,
-                      const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out);
+  int initiate(bool silent, const ConnPath& way, const ConnParam& param, const std::shared_ptr<Qp>& qp, ConnUser* user);
   static void receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len,
                       Admission::Entry* entry);
 

@@ -23,36 +23,46 @@ int may_connect(const Qp& qp) {
 
 }  // namespace
 
-int Conn::initiate(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param, bool silent,
-                   const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out) {
-  std::shared_ptr<Conn> conn(new Conn(host_calls, sock, path.tuple));
-  int ret = usiw_cm_init_active(&conn->cm, random_u32(), param.ird, param.ord, path.mtu, USIW_TRP_FIRST_WINDOW,
-                                param.pd, param.pd_len);
+/// Sets up a new connection of an initiator, and adds it to the table. Returns 0 or -errno.
+int Conn::initiate(bool silent, const ConnPath& way, const ConnParam& param, const std::shared_ptr<Qp>& qp,
+                   ConnUser* user) {
+  int ret = usiw_cm_init_active(&cm, random_u32(), param.ird, param.ord, way.mtu, USIW_TRP_FIRST_WINDOW, param.pd,
+                                param.pd_len);
   if (ret != 0) return ret;
   if (silent) {
-    usiw_cm_set_silent(&conn->cm);
-    usiw_cm_offer(&conn->cm, USIW_FEATURE_FACE);
+    usiw_cm_set_silent(&cm);
+    usiw_cm_offer(&cm, USIW_FEATURE_FACE);
   }
   // Remove an old connection of the same 4-tuple if it is in LINGER, because the table has one entry for each 4-tuple.
-  if (std::shared_ptr<Conn> old = find(path.tuple); old && old->cm.state == USIW_CM_LINGER) usiw_cm_end_drop(old.get());
-  ret = conn->insert();
+  if (std::shared_ptr<Conn> old = find(way.tuple); old && old->cm.state == USIW_CM_LINGER) usiw_cm_end_drop(old.get());
+  ret = insert();
   if (ret != 0) return ret;
-  conn->tos = path.tos;
-  conn->attach(qp, user);
-  out = conn;
-  usiw_cm_end_connect(conn.get(), now_us());
+  tos = way.tos;
+  attach(qp, user);
   return 0;
 }
 
 int Conn::connect(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param,
                   const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out) {
-  const int ret = may_connect(*qp);
-  return ret != 0 ? ret : initiate(sock, path, param, false, qp, user, out);
+  std::shared_ptr<Conn> conn(new Conn(host_calls, sock, path.tuple));
+  int ret = may_connect(*qp);
+  if (ret == 0) ret = conn->initiate(false, path, param, qp, user);
+  if (ret != 0) return ret;
+  out = conn;
+  usiw_cm_end_connect(conn.get(), now_us());
+  return 0;
 }
 
-int Conn::ask(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param,
+int Conn::ask(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const ConnParam& param, usiw_face_part part,
               const std::shared_ptr<Qp>& qp, ConnUser* user, std::shared_ptr<Conn>& out) {
-  return initiate(sock, path, param, true, qp, user, out);
+  std::shared_ptr<Conn> conn(new Conn(host_calls, sock, path.tuple));
+  if (const int ret = conn->initiate(true, path, param, qp, user); ret != 0) return ret;
+  out = conn;
+  if (part == USIW_FACE_ITSELF)
+    usiw_cm_end_connect_itself(conn.get(), now_us());
+  else
+    usiw_cm_end_connect(conn.get(), now_us());
+  return 0;
 }
 
 int Conn::take_request(const std::shared_ptr<UdpSocket>& sock, const ConnPath& path, const usiw_face_req& req,

@@ -15,6 +15,7 @@
 #include "tools/run/face/face.h"
 #include "tools/run/entry/sysfs.h"
 #include "tools/run/host/big_lock.h"
+#include "tools/run/host/gid_table.h"
 #include "tools/run/libc/file.h"
 #include "tools/run/ucm/ucm_id.h"
 
@@ -30,12 +31,14 @@ void before_fork() {
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);  // as in HoldBigLock
   making_tree().lock();
   big_lock().lock();
+  gid_table_lock().lock();
   g_cancel_state = state;
   files_lock();
 }
 void after_fork_parent() {
   const int state = g_cancel_state;
   files_unlock();
+  gid_table_lock().unlock();
   big_lock().unlock();
   making_tree().unlock();
   pthread_setcancelstate(state, nullptr);

@@ -66,12 +66,10 @@ void add_gids(Files& all, const std::string& port, const std::string& ifname) {
     all[port + "gids/0"] = groups_of(device_mac()) + ":0000:0000:0000:0000:0000\n";
     return add_type(0, "IB/RoCE v1");  // the kernel shows this for iWARP devices
   }
-  const std::vector<Gid> gids = gid_table();
-  for (uint32_t i = 0; i < kGidTableLength; i++) {
-    const bool there = i < gids.size();
-    const auto bytes = std::bit_cast<std::array<uint8_t, 16>>(there ? gids[i].gid : in6_addr{});
-    all[port + "gids/" + std::to_string(i)] = groups_of(bytes) + "\n";
-    if (there) add_type(i, "RoCE v2");
+  const std::vector<Gid> gids = gid_table().entries;
+  for (uint32_t i = 0; i < gids.size(); i++) {
+    all[port + "gids/" + std::to_string(i)] = groups_of(std::bit_cast<std::array<uint8_t, 16>>(gids[i].gid)) + "\n";
+    if (gids[i].there) add_type(i, "RoCE v2");
   }
 }
 
@@ -188,12 +186,11 @@ bool hold(const std::string& root) {
   return false;
 }
 
-/// Makes the tree and returns its path. The name has the user and a digest of the contents, so a user's processes with
+/// Makes a tree of the files @p all and returns its path. The name has the user and a digest of the contents, so a user's processes with
 /// the same device share a tree. Each process makes the files that are missing, because another process may still be
 /// making the tree, or a cleaner may have removed a part of it.
-std::string make_tree() {
+std::string make_tree(const Files& all) {
   NoCancel no_cancel;  // the caller may be stat(2), which is no cancellation point
-  std::map<std::string, std::string> all = files();
   size_t digest = 0;
   for (auto& [name, text] : all)
     digest = digest * 1000003 + std::hash<std::string>()(name + "=" + text);
@@ -295,9 +292,35 @@ const std::string& tree() {
     static const std::string& nowhere = *new std::string("/proc/usiw-run-has-no-descriptor");
     if (!has_descriptor()) return nowhere;
     if (!is_there(root.load(std::memory_order_relaxed)))
-      root.store(new std::string(make_tree()), std::memory_order_release);  // other threads may still read the old one
+      root.store(new std::string(make_tree(files())),
+                 std::memory_order_release);  // other threads may still read the old one
   }
   return *root.load(std::memory_order_acquire);
+}
+
+/// The directory of the port in a tree.
+std::string port_directory() { return "class/infiniband/" + settings().device + "/ports/1/"; }
+
+/// Returns the path of a tree that has only the files of GIDs, as these are now. On the RoCE face they follow the
+/// addresses of the interface.
+std::string gid_tree() {
+  static std::string& root = *new std::string;
+  static uint64_t made_of = 0;
+  const uint64_t changes = gid_table().changes;
+  std::lock_guard hold_making(making_tree());
+  if (root.empty() || made_of != changes) {
+    Files all;
+    add_gids(all, port_directory(), link_info().ifname);
+    root = make_tree(all);
+    made_of = changes;
+  }
+  return root;
+}
+
+/// Returns true if the file is one of those that follow the addresses of the interface.
+bool is_of_gid(const std::string& plain) {
+  return settings().face == FaceKind::kRoce &&
+         (plain.find("/gids/") != std::string::npos || plain.find("/gid_attrs/") != std::string::npos);
 }
 
 /// The prefix that paths in the tree lack: "/sys/class/x" is "class/x" there, but "/dev/x" is "dev/x".
@@ -317,7 +340,7 @@ std::string emulated(const char* path) {
     return {};
   const std::string plain = without_detours(path);
   if (!is_emulated(plain)) return plain;  // only passes through, such as /dev/infiniband/../null
-  return tree() + (is_within(plain, kSys) ? plain.substr(sizeof kSys - 1) : plain);
+  return (is_of_gid(plain) ? gid_tree() : tree()) + (is_within(plain, kSys) ? plain.substr(sizeof kSys - 1) : plain);
 }
 
 void to_program_name(char* path) {

@@ -70,8 +70,8 @@ int Face::check(usiw_qp_state from, const ib_uverbs_modify_qp& cmd) {
 /// which there is no route.
 int Face::find_path(const ib_uverbs_modify_qp& cmd) {
   const ib_uverbs_qp_dest& av = cmd.dest;
-  const std::vector<Gid> gids = gid_table();
-  if (av.is_global == 0 || av.sgid_index >= gids.size()) return -EINVAL;
+  const std::vector<Gid> gids = gid_table().entries;
+  if (av.is_global == 0 || av.sgid_index >= gids.size() || !gids[av.sgid_index].there) return -EINVAL;
   if (usiw_face_port(cmd.dest_qp_num) == 0) return -EINVAL;
   const Gid& own = gids[av.sgid_index];
   Endpoint peer;
@@ -143,17 +143,13 @@ void Face::connect(const std::shared_ptr<Qp>& qp) {
   if (qp->conn) return;
   const usiw_cm_tuple ends = cm_tuple(path_.tuple);
   usiw_face_set_peer(&face_, ends.local, ends.remote, ends.scope, qp->attrs.dest_qp_num, qp->attrs.rq_psn);
-  switch (usiw_face_role(&face_)) {
-    case USIW_FACE_ASKS: {
-      usiw_face_build_ask(&face_, &ask_);
-      ConnParam with_ask = param(*qp);
-      with_ask.pd_len = sizeof ask_;
-      Conn::ask(sock_, path_, with_ask, qp, this, conn_);
-      break;
-    }
-    case USIW_FACE_ANSWERS: answer(qp); break;
-    case USIW_FACE_ITSELF: break;
-  }
+  const usiw_face_part part = usiw_face_role(&face_);
+  if (part == USIW_FACE_ANSWERS) return answer(qp);
+  usiw_face_build_ask(&face_, &ask_);
+  ConnParam with_ask = param(*qp);
+  with_ask.pd_len = sizeof ask_;
+  Conn::ask(sock_, path_, with_ask, part, qp, this, conn_);
+  if (conn_ && usiw_cm_is_over(&conn_->state()) != 0) conn_.reset();
 }
 
 /// Accepts the REQ that has arrived, if it fits.

@@ -13,6 +13,7 @@
 #define USIW_RUN_UVERBS_H
 
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #include <cerrno>
 #include <cstring>
@@ -176,6 +177,21 @@ int srq_event(UverbsContext& u, uint32_t handle, uint32_t kind);
 void end_qp(UverbsContext& u, Qp& qp);
 /// [big lock not held] Carries out a method that usiw adds, which comes by ioctl(2). Returns 0 or -errno.
 int uverbs_ioctl(UverbsContext& u, unsigned long request, void* arg);
+
+/// The attributes of an ioctl method.
+struct Attributes {
+  static constexpr size_t kMost = 8;
+  ib_uverbs_attr list[kMost];
+  size_t number;
+  /// Returns the attribute with this number, or null.
+  const ib_uverbs_attr* find(uint16_t id) const {
+    for (size_t i = 0; i < number; i++)
+      if (list[i].attr_id == id) return &list[i];
+    return nullptr;
+  }
+};
+/// [big lock not held] Carries out a method of the device object. Returns 0 or -errno.
+int gid_ioctl(uint16_t method, const Attributes& attrs);
 
 /// An entry of a table of commands.
 struct UverbsMethod {

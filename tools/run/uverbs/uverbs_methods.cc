@@ -90,6 +90,11 @@ int uverbs_ioctl(UverbsContext& u, unsigned long request, void* arg) {
   if (hdr.length > 4096) return -E2BIG;
   if (hdr.length != sizeof hdr + hdr.num_attrs * sizeof(ib_uverbs_attr) || hdr.reserved1 != 0 || hdr.reserved2 != 0)
     return -EINVAL;
+  if (hdr.object_id == UVERBS_OBJECT_DEVICE && hdr.num_attrs <= Attributes::kMost) {
+    Attributes all{.list = {}, .number = hdr.num_attrs};
+    if (int ret = copy_from_program(all.list, at + sizeof hdr, all.number * sizeof all.list[0]); ret != 0) return ret;
+    return gid_ioctl(hdr.method_id, all);
+  }
   const Ioctl* known = nullptr;
   for (const Ioctl& m : kIoctls)
     if (m.object == hdr.object_id && m.method == hdr.method_id) known = &m;

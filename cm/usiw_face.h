@@ -28,9 +28,13 @@ extern "C" {
 
 /* ---- Numbers ------------------------------------------------------------ */
 
-/* The upper 8 bits of a QP number are random, from FIRST to LAST. Numbers of rdma_cm have others. */
+/*
+ * The upper 8 bits of a QP number are random, from FIRST to LAST. CM stands for the peer of a QP that
+ * rdma_cm connects, whose true number is not known.
+ */
 #define USIW_FACE_TAG_FIRST	1u
 #define USIW_FACE_TAG_LAST	254u
+#define USIW_FACE_TAG_CM	255u
 
 /* Returns the number of a QP. @port: its UDP port. @random: any number. */
 static inline __u32 usiw_face_qpn(__u16 port, __u32 random)
@@ -59,6 +63,12 @@ static inline __u16 usiw_face_mtu(__u8 path_mtu, __u8 active, __u32 route_mtu, i
 	if (path_mtu >= active || bounded > route_mtu)
 		bounded = route_mtu;
 	return (__u16)(bounded < USIW_MIN_MTU ? USIW_MIN_MTU : bounded);
+}
+
+/* True if a QP number stands for the peer of a QP that rdma_cm connects. */
+static inline int usiw_face_is_of_cm(__u32 qpn)
+{
+	return qpn >> 16 == USIW_FACE_TAG_CM;
 }
 
 /* ---- A QP --------------------------------------------------------------- */

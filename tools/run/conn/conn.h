@@ -94,6 +94,7 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
 
   const Tuple& tuple() const { return tuple_; }
   const usiw_cm_conn& state() const { return cm; }
+  uint8_t tos_of_datagrams() const { return tos; }
 
   /// In a child of fork(): forgets all connections. Sends nothing, because the connections belong to the parent.
   static void abandon_all();

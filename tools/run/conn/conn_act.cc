@@ -68,7 +68,8 @@ const usiw_cm_host Conn::host_calls = {
     // ---- The QP and its engine ----
     .set_qp_state =
         [](usiw_cm_end* end, usiw_qp_state state) {
-          if (const std::shared_ptr<Qp>& qp = of(end).qp_) qp->state = state;
+          const std::shared_ptr<Qp>& qp = of(end).qp_;
+          if (qp && !(qp->moved_by_program && state == USIW_QPS_RTS)) qp->state = state;
         },
     .release_qp =
         [](usiw_cm_end* end) {

@@ -17,7 +17,7 @@ namespace {
 
 /// Returns 0 if rdma_cm may connect @p qp; -EINVAL if the QP is in a wrong state; -EISCONN if it has a connection.
 int may_connect(const Qp& qp) {
-  if (qp.destroying || qp.state > USIW_QPS_RTR) return -EINVAL;
+  if (qp.destroying || qp.state > (qp.moved_by_program ? USIW_QPS_RTS : USIW_QPS_RTR)) return -EINVAL;
   return qp.conn ? -EISCONN : 0;
 }
 

@@ -63,6 +63,7 @@ int Face::check(usiw_qp_state from, const ib_uverbs_modify_qp& cmd) {
   if (const int ret = usiw_face_check_move(from, to, mask); ret != 0) return ret;
   if ((mask & USIW_QP_AV) == 0) return 0;
   if (to == USIW_QPS_SQD) return -EOPNOTSUPP;  // the path of a connection does not change
+  if (usiw_face_is_of_cm(cmd.dest_qp_num) != 0) return 0;
   return find_path(cmd);
 }
 
@@ -138,9 +139,9 @@ ConnParam Face::param(const Qp& qp) const {
   return {.ird = qp.attrs.ird, .ord = USIW_MAX_ORD, .pd = &ask_, .pd_len = 0};
 }
 
-/// The QP is in RTR now. A QP that rdma_cm connects goes on as it is.
+/// The QP is in RTR now. A QP that rdma_cm connects, or is about to connect, goes on as it is.
 void Face::connect(const std::shared_ptr<Qp>& qp) {
-  if (qp->conn) return;
+  if (qp->conn || usiw_face_is_of_cm(qp->attrs.dest_qp_num) != 0) return;
   const usiw_cm_tuple ends = cm_tuple(path_.tuple);
   usiw_face_set_peer(&face_, ends.local, ends.remote, ends.scope, qp->attrs.dest_qp_num, qp->attrs.rq_psn);
   const usiw_face_part part = usiw_face_role(&face_);

@@ -163,7 +163,11 @@ struct UcmCommands {
     switch (c.option) {
       case RDMA_USER_CM_QUERY_ADDR: return answer_with(c.response, r.out_len, id.query_addr(), kLeast);
       case RDMA_USER_CM_QUERY_GID: return answer_with(c.response, r.out_len, id.query_gid(), kLeast);
-      case RDMA_USER_CM_QUERY_PATH: return answer_with(c.response, r.out_len, rdma_ucm_query_path_resp{});
+      case RDMA_USER_CM_QUERY_PATH: {
+        const UcmPath path = id.query_path();
+        if (path.num_paths != 0 && r.out_len >= sizeof path) return answer_with(c.response, r.out_len, path);
+        return answer_with(c.response, r.out_len, rdma_ucm_query_path_resp{});
+      }
       default: return -ENOSYS;
     }
   }

@@ -11,6 +11,7 @@
 #include "cm/object/usiw_limits.h"
 #include "tools/run/conn/qp.h"
 #include "tools/run/host/never_destroyed.h"
+#include "tools/run/host/settings.h"
 #include "tools/run/ucm/ucm_id.h"
 
 namespace usiw::run {
@@ -21,6 +22,8 @@ constexpr uint32_t kMaxBacklog = 1024;
 constexpr uint16_t kMaxPrivateData = 255, kMaxDepth = 255;
 /// Reject reasons of InfiniBand that rdma_cm accepts from a program.
 constexpr uint8_t kRejectConsumer = 28, kRejectVendorOption = 35;
+/// The reject reason of InfiniBand if nobody listens.
+constexpr uint8_t kRejectInvalidService = 8;
 
 /// enum rdma_cm_event_type, whose header cannot be included beside rdma/rdma_user_cm.h.
 enum : uint32_t {
@@ -28,6 +31,7 @@ enum : uint32_t {
   kAddrError = 1,
   kRouteResolved = 2,
   kConnectRequest = 4,
+  kConnectResponse = 5,
   kConnectError = 6,
   kUnreachable = 7,
   kRejected = 8,
@@ -54,6 +58,12 @@ bool bound_v6_only() {
   int value = 0;
   setting >> value;
   return value != 0;
+}
+
+/// Returns the reject reason of InfiniBand, which a CA reports in place of an error number.
+int reject_reason(const usiw_cm_conn& cm) {
+  const bool nobody = cm.answer == USIW_CM_ANSWER_NO_PORT || cm.reject_reason == USIW_REJECT_NO_LISTENER;
+  return nobody ? kRejectInvalidService : kRejectConsumer;
 }
 
 uint8_t as_depth(uint16_t value) { return static_cast<uint8_t>(std::min(value, kMaxDepth)); }
@@ -322,6 +332,7 @@ int UcmId::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, cons
   e.resp.event = kConnectRequest;
   e.resp.param.conn.initiator_depth = as_depth(cm.peer_ird);
   e.resp.param.conn.responder_resources = as_depth(cm.peer_ord);
+  if (settings().face == FaceKind::kRoce) e.resp.param.conn.qp_num = child->number_of_peer_qp();
   fill_private_data(e.resp.param.conn, cm);
   file_->push(std::move(e));
   return 0;
@@ -406,6 +417,7 @@ void UcmId::report(uint32_t event, int status, const usiw_cm_conn* cm) {
   if (cm != nullptr) {
     e.resp.param.conn.initiator_depth = as_depth(cm->ord);
     e.resp.param.conn.responder_resources = as_depth(cm->ird);
+    if (settings().face == FaceKind::kRoce) e.resp.param.conn.qp_num = number_of_peer_qp();
     if (cm->initiator != 0) fill_private_data(e.resp.param.conn, *cm);
   }
   file_->push(std::move(e));
@@ -418,10 +430,12 @@ void UcmId::on_event(uint32_t event, int status, const usiw_cm_conn& cm) {
   // The acceptor gets one ESTABLISHED even if the connection has failed meanwhile. CLOSE reports the failure.
   if (event == USIW_CM_A_EV_ESTABLISHED) return report(kEstablished, 0, &cm);
   if (event != USIW_CM_A_EV_REPLY) return;
+  const bool is_ca = settings().face == FaceKind::kRoce;
   switch (status) {
-    case 0: return report(kEstablished, 0, &cm);
+    // On a CA the program, or librdmacm for it, moves the QP to RTS first and then accepts this answer.
+    case 0: return report(is_ca ? kConnectResponse : kEstablished, 0, &cm);
     case -ECONNRESET:
-    case -ECONNREFUSED: return report(kRejected, status, &cm);
+    case -ECONNREFUSED: return report(kRejected, is_ca ? reject_reason(cm) : status, &cm);
     case -ETIMEDOUT: return report(kUnreachable, status, &cm);
     default: return report(kConnectError, status, &cm);
   }

@@ -5,6 +5,9 @@
 #ifndef USIW_RUN_UCM_ID_H
 #define USIW_RUN_UCM_ID_H
 
+#include <infiniband/ib.h>
+#include <rdma/ib_user_sa.h>
+
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -14,6 +17,12 @@
 #include "tools/run/ucm/ucm_events.h"
 
 namespace usiw::run {
+
+/// The answer to a query of the path: struct rdma_ucm_query_path_resp with one record.
+struct UcmPath {
+  uint32_t num_paths, reserved;
+  ib_path_rec_data path;
+};
 
 /// An id of rdma_cm. All calls [big lock]. Calls that can fail return 0 or -errno, unless stated otherwise.
 class UcmId final : public ConnUser, public Listener, public std::enable_shared_from_this<UcmId> {
@@ -43,6 +52,8 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   rdma_ucm_query_route_resp query_route() const;
   rdma_ucm_query_addr_resp query_addr() const;
   rdma_ucm_query_addr_resp query_gid() const;
+  /// On the RoCE face: the path to the peer once the route is resolved, else none.
+  UcmPath query_path() const;
   int init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const;
 
   uint32_t id() const { return id_; }
@@ -57,6 +68,8 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
            uint32_t isn) override;
 
  private:
+  void set_gids(sockaddr_ib& source, sockaddr_ib& destination) const;
+  uint32_t number_of_peer_qp() const;
   int init_qp_attr_on_face(uint32_t qp_state, ib_uverbs_qp_attr& attr) const;
   enum class State { kIdle, kAddrBound, kAddrResolved, kRouteResolved, kConnect, kListen, kDestroyed };
 

@@ -46,7 +46,14 @@ rdma_ucm_query_route_resp UcmId::query_route() const {
   std::memcpy(&r.dst_addr, &ends.dst_addr, sizeof r.dst_addr);
   r.node_guid = ends.node_guid;
   r.port_num = ends.port_num;
-  if (has_device()) std::memcpy(r.ib_route[0].sgid, device_mac().data(), device_mac().size());
+  if (settings().face == FaceKind::kRoce) {
+    sockaddr_ib source{}, destination{};
+    set_gids(source, destination);
+    std::memcpy(r.ib_route[0].sgid, &source.sib_addr, sizeof source.sib_addr);
+    std::memcpy(r.ib_route[0].dgid, &destination.sib_addr, sizeof destination.sib_addr);
+  } else if (has_device()) {
+    std::memcpy(r.ib_route[0].sgid, device_mac().data(), device_mac().size());
+  }
   return r;
 }
 
@@ -62,7 +69,8 @@ rdma_ucm_query_addr_resp UcmId::query_addr() const {
   return r;
 }
 
-/// Returns the GIDs of both ends as AF_IB addresses: the device's own GID, and zeros for the peer.
+/// Returns the GIDs of both ends as AF_IB addresses: on the RoCE face their addresses, else the device's own GID, and
+/// zeros for the peer.
 rdma_ucm_query_addr_resp UcmId::query_gid() const {
   rdma_ucm_query_addr_resp r = query_addr();
   std::memset(&r.src_addr, 0, sizeof r.src_addr);
@@ -71,6 +79,13 @@ rdma_ucm_query_addr_resp UcmId::query_gid() const {
   ib.sib_family = AF_IB;
   ib.sib_pkey = 0xffff;
   r.src_size = r.dst_size = sizeof ib;
+  if (settings().face == FaceKind::kRoce) {
+    sockaddr_ib source = ib;
+    set_gids(source, ib);
+    std::memcpy(&r.src_addr, &source, sizeof source);
+    std::memcpy(&r.dst_addr, &ib, sizeof ib);
+    return r;
+  }
   std::memcpy(&r.dst_addr, &ib, sizeof ib);
   if (has_device()) std::memcpy(&ib.sib_addr, device_mac().data(), device_mac().size());
   std::memcpy(&r.src_addr, &ib, sizeof ib);
@@ -82,10 +97,10 @@ rdma_ucm_query_addr_resp UcmId::query_gid() const {
 /// states.
 int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
   if (!has_device()) return -EINVAL;
+  if (settings().face == FaceKind::kRoce) return init_qp_attr_on_face(qp_state, attr);
   attr.qp_state = qp_state;
   attr.port_num = kPortNumber;
   attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
-  if (settings().face == FaceKind::kRoce) return init_qp_attr_on_face(qp_state, attr);
   if (!conn_) return 0;
   switch (qp_state) {
     case IBV_QPS_INIT:
@@ -98,17 +113,6 @@ int UcmId::init_qp_attr(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
     default:
       return -EINVAL;
   }
-}
-
-/// Fills @p attr with the attributes on the RoCE face. The connection itself moves the QP to RTS. So a program that
-/// copies the attributes for RTR and RTS leaves the state as it is.
-int UcmId::init_qp_attr_on_face(uint32_t qp_state, ib_uverbs_qp_attr& attr) const {
-  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  if (qp_state == IBV_QPS_INIT)
-    attr.qp_attr_mask |= IBV_QP_PKEY_INDEX;
-  else if (conn_)
-    attr.qp_attr_mask = IBV_QP_ACCESS_FLAGS;
-  return 0;
 }
 
 /// Returns the error for an option of InfiniBand. RDMA_OPTION_IB_PATH sets a path of InfiniBand, so it is refused. The

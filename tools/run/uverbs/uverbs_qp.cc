@@ -75,6 +75,7 @@ int create_qp(UverbsContext& u, const Command& c, const ib_uverbs_create_qp& cmd
     if ((u.caps & USIW_CAP_SILENT) == 0) return -EOPNOTSUPP;
     if (!(qp->face = Face::open(error))) return error;
     qp->qpn = qp->face->qpn();
+    qp->moved_by_program = true;
   }
   qp->user_handle = cmd.user_handle;
   qp->sq_sig_all = cmd.sq_sig_all != 0;

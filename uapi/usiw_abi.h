@@ -379,8 +379,8 @@ enum usiw_report_kind {
 	USIW_REPORT_CLOSED	= 4,	/* the stream has ended after DISCONNECT; the QP is flushed.
 					 * As a rule the peer has acknowledged the SHUTDOWN */
 	/*
-	 * The engine has set the QP to ERROR, because of @error. Without a connection (@conn_id 0) on the
-	 * RoCE face: what the program has posted has waited too long for one.
+	 * The engine has set the QP to ERROR, because of @error. ETIMEDOUT without a connection (@conn_id 0)
+	 * on the RoCE face: what the program has posted has waited too long for one.
 	 */
 	USIW_REPORT_FAILED	= 5,
 	USIW_REPORT_ASYNC	= 6,	/* only raise @async_event for the QP */

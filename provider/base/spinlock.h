@@ -15,6 +15,7 @@ class Spinlock {
   void lock() {
     for (Backoff backoff; flag_.test_and_set(std::memory_order_acquire);) backoff.wait();
   }
+  bool try_lock() { return !flag_.test_and_set(std::memory_order_acquire); }
   void unlock() { flag_.clear(std::memory_order_release); }
 
  private:

@@ -22,6 +22,8 @@ class Turn {
     lock_rank::assert_none_up_to(LockRank::kLast);
     lock_.lock();
   }
+  /// Returns false if a thread, which may be this one, has locked it.
+  bool try_lock() { return !contended_ || lock_.try_lock(); }
   void unlock() {
     if (contended_) lock_.unlock();
   }

@@ -65,6 +65,25 @@ int CqAccess::resize(Cq& cq, uint32_t capacity, std::byte* memory) {
   return 0;
 }
 
+void CqAccess::forget(Cq& cq, uint32_t qpn) {
+  const uint32_t head = cq.head(), tail = cq.tail_.load(std::memory_order_relaxed);
+  if (tail - head > cq.capacity()) return;  // the program has written over it
+  uint32_t to = head;
+  for (uint32_t at = head; at != tail; ++at) {
+    const Cq::Slot& from = cq.slots_[at & cq.mask_];
+    if (from.cqe.qpn == qpn) {
+      count_polled(*from.polled);
+      continue;
+    }
+    Cq::Slot& slot = cq.slots_[to++ & cq.mask_];
+    slot.cqe = from.cqe;
+    slot.polled = from.polled;
+    slot.pushed_ns = from.pushed_ns;
+  }
+  cq.tail_.store(to, std::memory_order_relaxed);
+  for (; to != tail; ++to) cq.slots_[to & cq.mask_].valid.store(0, std::memory_order_release);
+}
+
 CqAccess::Push CqAccess::push(Cq& cq, const Cqe& cqe, Completions& of, bool solicited, uint64_t now) {
   if (cq.dead_.load(std::memory_order_relaxed)) return Push::kDead;
   const uint32_t tail = cq.tail_.load(std::memory_order_relaxed);

@@ -228,6 +228,8 @@ Cq* Engine::cq_create(uint32_t capacity, void* owner, const CqOptions& options) 
 
 int Engine::cq_resize(Cq* cq, uint32_t capacity, std::byte* memory) { return CqAccess::resize(*cq, capacity, memory); }
 
+void Engine::cq_forget(Cq* cq, uint32_t qpn) { CqAccess::forget(*cq, qpn); }
+
 void Engine::cq_destroy(Cq* cq) {
   std::erase(impl_->cqs_, cq);
   for (SrqContext* srq : impl_->srqs_) srq->forget(*cq);

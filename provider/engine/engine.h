@@ -114,6 +114,9 @@ class Engine {
   /// overrun; ENOMEM. What front() has shown is in another place then. @p memory as in CqOptions; that of before is
   /// free then.
   int cq_resize(Cq* cq, uint32_t capacity, std::byte* memory = nullptr);
+  /// Removes the completions of the QP @p qpn that have not been polled. The caller keeps consumers out, as for
+  /// cq_resize().
+  void cq_forget(Cq* cq, uint32_t qpn);
   void cq_destroy(Cq* cq);  ///< no QP uses it any more
 
   /// nullptr when out of memory. The capacity is rounded up to a power of two.

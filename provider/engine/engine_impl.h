@@ -68,6 +68,9 @@ struct CqAccess {
   /// As Engine::cq_resize().
   static int resize(Cq& cq, uint32_t capacity, std::byte* memory = nullptr);
 
+  /// As Engine::cq_forget().
+  static void forget(Cq& cq, uint32_t qpn);
+
   enum class Push { kPlain, kNotify, kOverrun, kDead, kLost };
   /// Publishes a completion of a work request of @p of. kNotify: the CQ was armed for it and is disarmed now.
   /// kOverrun: it did not fit; returned once, then the CQ is dead, and all that comes is kDead.

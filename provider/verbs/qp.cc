@@ -2,6 +2,7 @@
 /// @file qp.cc
 /// Queue pairs: the control path.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -53,6 +54,18 @@ usiw_qp_stats* map_stats(int cmd_fd, const usiw_create_qp_resp& resp) {
 
 void unmap_stats(const VQp& qp) {
   if (qp.stats != nullptr) munmap(qp.stats, USIW_COUNTERS_SIZE);
+}
+
+/// Removes the completions of the QP @p qpn that have not been polled. Does nothing while a thread, which may be this
+/// one, is between ibv_start_poll() and ibv_end_poll().
+void forget_completions(VCq& cq, uint32_t qpn) {
+  constexpr int kTries = 1000;
+  for (int i = 0; !cq.turn.try_lock(); i++) {
+    if (i == kTries) return;
+    usleep(1);
+  }
+  if (!cq.shows) cq.runtime->hold()->cq_forget(cq.cq, qpn);
+  cq.turn.unlock();
 }
 
 /// Where a parent domain wants the rings. 0 or ENOMEM.
@@ -177,6 +190,10 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     case IBV_QPS_RESET:
       if (qp->stats->accepted != kUnknown) __atomic_store_n(&qp->stats->accepted, 0, __ATOMIC_RELAXED);
       runtime.hold()->qp_reset(qp->qp);
+      // A QP that connects by itself begins anew: what its program has not polled would look like completions of what it
+      // posts next. Adapters remove them.
+      if (qp->timers.are_set())
+        for (ibv_cq* cq : {ibqp->send_cq, ibqp->recv_cq}) forget_completions(*from(cq), ibqp->qp_num);
       qp->timers = {};
       runtime.ports().release(*qp);
       break;

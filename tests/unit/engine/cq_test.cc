@@ -167,6 +167,29 @@ TEST_F(CqTest, resize__counts_each_completion_once) {
       }
 }
 
+/// Of one QP, wherever they stand, and also where the ring begins anew.
+TEST_F(CqTest, forget__those_of_one_qp) {
+  for (const uint32_t polled : {0u, 5u}) {
+    create(8);
+    push_all(100, 100 + polled);
+    expect(100, 100 + polled);
+    for (uint64_t id = 0; id < 8; id++) {
+      Cqe cqe{};
+      cqe.wr_id = id;
+      cqe.qpn = id % 3 == 0 ? 9 : 7;
+      ASSERT_EQ(CqAccess::push(*cq_, cqe, queue_, false, 0), CqAccess::Push::kPlain);
+    }
+    CqAccess::forget(*cq_, 9);
+    for (const uint64_t id : {1, 2, 4, 5, 7}) expect(id, id + 1);
+    EXPECT_TRUE(cq_->empty());
+    EXPECT_EQ(cq_->front(), nullptr);
+    push_all(200, 208);
+    CqAccess::forget(*cq_, 7);
+    EXPECT_TRUE(cq_->empty());
+    EXPECT_EQ(queue_.polled->load(), queue_.pushed.count) << "each counts as polled";
+  }
+}
+
 /// empty() may be asked by any thread, also of a CQ that is being resized and filled.
 TEST_F(CqTest, empty__beside_resizing) {
   create(64);

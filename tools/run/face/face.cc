@@ -117,7 +117,7 @@ void Face::leave() {
 }
 
 void Face::give_up(Qp& qp) {
-  if (!conn_ && qp.conn) return;  // rdma_cm has connected it
+  if (qp.state != USIW_QPS_RTS || (!conn_ && qp.conn)) return;  // it was reset, or rdma_cm has connected it
   leave();
   if (const std::shared_ptr<Conn> conn = qp.conn) conn->abort(USIW_ABORT_LOCAL);
   qp.state = USIW_QPS_ERR;

@@ -98,7 +98,7 @@ int UcmId::init_qp_attr_on_face(uint32_t qp_state, ib_uverbs_qp_attr& attr) cons
       attr.qp_attr_mask |= IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                            IBV_QP_MAX_QP_RD_ATOMIC;
       attr.sq_psn = cm->local_isn & USIW_FACE_PSN_MASK;
-      attr.timeout = kPacketLifetime + 1;
+      attr.timeout = ack_timeout_ != 0 ? ack_timeout_ & 31 : kPacketLifetime + 1;
       attr.retry_cnt = attr.rnr_retry = kRetries;
       attr.max_rd_atomic = static_cast<uint8_t>(cm->ord != 0 ? cm->ord : cm->peer_ird);
       return 0;

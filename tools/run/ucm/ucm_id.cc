@@ -263,6 +263,10 @@ int UcmId::resolve_route(uint32_t timeout_ms) {
 
 // ---- Connections ------------------------------------------------------------------------
 
+/// Returns the error for an id that is no RDMA_PS_TCP. The kernel has EPROTONOSUPPORT for an RNIC. A CA has datagrams,
+/// but not this one.
+static int no_such_service() { return settings().face == FaceKind::kRoce ? -EOPNOTSUPP : -EPROTONOSUPPORT; }
+
 static int check_param(const rdma_ucm_conn_param& param) {
   if (param.valid == 0) return -EINVAL;
   return usiw_check_depths(param.responder_resources, param.initiator_depth);
@@ -275,7 +279,7 @@ static ConnParam conn_param(const rdma_ucm_conn_param& param) {
 int UcmId::connect(const rdma_ucm_conn_param& param) {
   int ret = state_ != State::kRouteResolved ? -EINVAL : check_param(param);
   if (ret != 0) return ret;
-  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;  // as with the module
+  if (ps_ != RDMA_PS_TCP) return no_such_service();
   if (!dst_.unicast() || dst_.port == 0) return -EINVAL;
   if (mtu_ < USIW_MIN_MTU) return -EMSGSIZE;
   std::shared_ptr<Qp> qp = qp_by_number(param.qp_num);
@@ -293,7 +297,7 @@ int UcmId::listen(uint32_t backlog) {
     if (ret != 0) return ret;
   }
   if (state_ != State::kAddrBound) return -EINVAL;
-  if (ps_ != RDMA_PS_TCP) return -EPROTONOSUPPORT;
+  if (ps_ != RDMA_PS_TCP) return no_such_service();
   // A listener does not share its port, even if both ids asked for sharing when they were bound.
   if (int ret = check_port(src_, false); ret != 0) return ret;
   if (sockets_.front()->listener != nullptr) return -EADDRINUSE;
@@ -324,6 +328,7 @@ int UcmId::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, cons
   child->src_ = tuple.local;
   child->dst_ = tuple.remote;
   child->listener_ = weak_from_this();
+  child->ack_timeout_ = ack_timeout_;
   child->conn_ = conn;
   const usiw_cm_conn& cm = conn->state();
   UcmEvent e{shared_from_this(), child, {}};

@@ -90,6 +90,7 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
   Endpoint src_, dst_;
   uint16_t mtu_ = 0;
   uint8_t tos_ = 0;
+  uint8_t ack_timeout_ = 0;  ///< timeout of the QP, as the program has set it; 0: not set
   uint8_t listen_tos_ = 0;  ///< tos_ when listening began
   bool reuse_ = false;
   bool answered_ = false;                            ///< the request has been accepted or rejected

@@ -142,8 +142,10 @@ int UcmId::set_option(uint32_t level, uint32_t name, const void* value, uint32_t
       afonly_is_set_ = true;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-      // iWARP does not use this timeout, but the kernel accepts it for all ids with reliable connections.
-      return len == 1 && ps_ != RDMA_PS_UDP && ps_ != RDMA_PS_IPOIB ? 0 : -EINVAL;
+      // Only the RoCE face uses this timeout, but the kernel accepts it for all ids with reliable connections.
+      if (len != 1 || ps_ == RDMA_PS_UDP || ps_ == RDMA_PS_IPOIB) return -EINVAL;
+      ack_timeout_ = *static_cast<const uint8_t*>(value);
+      return 0;
     default:
       return -ENOSYS;
   }

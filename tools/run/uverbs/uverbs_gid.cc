@@ -59,8 +59,9 @@ int query_table(const Attributes& attrs) {
   if (out == nullptr || count == nullptr || count->len < sizeof number || flags != 0) return -EINVAL;
   if (entry_size < sizeof(ib_uverbs_gid_entry)) return -EINVAL;
   const GidTable table = gid_table();
-  for (uint32_t i = 0; i < table.entries.size() && (number + 1) * entry_size <= out->len; i++) {
+  for (uint32_t i = 0; i < table.entries.size(); i++) {
     if (!table.entries[i].there) continue;
+    if ((number + 1) * entry_size > out->len) return -EINVAL;
     const ib_uverbs_gid_entry entry = entry_of(table.entries[i], i);
     if (int ret = copy_to_program(out->data + number * entry_size, &entry, sizeof entry); ret != 0) return ret;
     number++;

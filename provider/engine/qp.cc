@@ -121,7 +121,10 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.permit(qp.access == 0 && !conn.silent ? kAccessOfConnection : qp.access);
   if (qp.limited()) qp.sq.limit_reads(qp.limits.ord);
   cut_by(qp, conn.mtu);
-  qp.snd.start(conn.snd_psn, conn.snd_window, qp.tables[0].tx);
+  // What a responder sends before the initiator has the connection is lost, and costs a time-out. With rdma_cm the
+  // initiator sends first. Here the responder waits for credit, which the initiator sends when it is there.
+  const bool waits_for_peer = conn.silent && !conn.initiator;
+  qp.snd.start(conn.snd_psn, waits_for_peer ? 0 : conn.snd_window, qp.tables[0].tx);
   qp.losses.start(conn.snd_psn);
   qp.rcv.start(conn.rcv_psn, qp.tables[0].rx);
   qp.share_psn = conn.rcv_psn + 1 - kShareEvery;  // with the first datagram
@@ -138,6 +141,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   note(TraceKind::kConnect, qp, conn.snd_psn, conn.rcv_psn, conn.mtu);
   touch_timer(qp, keepalive_at(qp));
   activate(qp);
+  if (conn.silent && conn.initiator) send_sack_now(qp, 0);
   return 0;
 }
 

@@ -52,11 +52,14 @@ bool is_good_memory(int fd) {
          static_cast<size_t>(st.st_size) == memory_bytes();
 }
 
-bool is_own_user(int fd) {
-  ucred peer{};
+ucred credentials_of(int fd) {
+  ucred peer{.pid = 0, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
   socklen_t len = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
+  getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+  return peer;
 }
+
+bool is_own_user(int fd) { return credentials_of(fd).uid == geteuid(); }
 
 }  // namespace
 
@@ -94,9 +97,13 @@ std::unique_ptr<ShmChannel> ShmChannel::connect(const ShmEnd& peer, uint32_t max
   if (::connect(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0 || !is_own_user(fd)) return nullptr;
   channel->connected_here_ = true;
   channel->peer_ = peer;
-  channel->unsent_memory_ = make_memory();
-  if (channel->unsent_memory_ < 0 || !channel->map(channel->unsent_memory_)) return nullptr;
+  channel->process_ = credentials_of(fd).pid;
   return channel;
+}
+
+bool ShmChannel::begin() {
+  unsent_memory_ = make_memory();
+  return unsent_memory_ >= 0 && map(unsent_memory_);
 }
 
 std::unique_ptr<ShmChannel> ShmChannel::accept(int listener, uint32_t max_datagram, int& error) {

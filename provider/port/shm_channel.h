@@ -51,8 +51,10 @@ class ShmChannel {
   static constexpr uint32_t kMaxFlows = 1024;
   static constexpr uint32_t kNoFlow = UINT32_MAX;
 
-  /// Connects to who listens at @p peer. nullptr: nobody of this user does, or there is no memory.
+  /// Connects to who listens at @p peer. nullptr: nobody of this user does. The channel needs begin().
   static std::unique_ptr<ShmChannel> connect(const ShmEnd& peer, uint32_t max_datagram);
+  /// Makes the memory of a channel that connect() has returned. Returns false if there is none.
+  bool begin();
   /// Takes a connection of a process of this user; its memory comes later. nullptr: there is none to be
   /// had (@p error: EAGAIN if none is waiting), or it is somebody else's (0: there may be more).
   static std::unique_ptr<ShmChannel> accept(int listener, uint32_t max_datagram, int& error);
@@ -63,6 +65,8 @@ class ShmChannel {
   int fd() const { return fd_; }
   bool connected_here() const { return connected_here_; }
   const ShmEnd& peer() const { return peer_; }  ///< valid where connected_here()
+  /// The process that listens at peer(); 0 if it is in another PID namespace. Valid where connected_here().
+  pid_t process() const { return process_; }
 
   bool send(const ShmMessage& message);
   enum class Got { kNothing, kWake, kMessage, kEnd };
@@ -111,6 +115,7 @@ class ShmChannel {
   const uint32_t max_;
   bool connected_here_ = false, over_ = false;
   ShmEnd peer_{};
+  pid_t process_ = 0;
   std::byte* base_ = nullptr;
   ShmWriter writer_;
   ShmReader reader_;

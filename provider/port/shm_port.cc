@@ -218,12 +218,22 @@ void ShmPort::offer(uint32_t tag) {
     if (c->connected_here() && !c->over() && c->peer() == peer && offer_by(*c, tag)) return;
   std::unique_ptr<ShmChannel> fresh;
   if (channels_.size() < kMaxChannels) fresh = ShmChannel::connect(peer, max_payload());
-  if (!fresh) return listen_for(flows_[tag]);
+  if (fresh && offer_by_process(fresh->process(), tag)) return;
+  if (!fresh || !fresh->begin()) return listen_for(flows_[tag]);
   if (!watch(fresh->fd())) return;
   if (offer_by(*fresh, tag))
     channels_.push_back(std::move(fresh));
   else
     unwatch(fresh->fd());
+}
+
+/// Offers the flow by a channel to the process, which may have been made for another port of it. On the RoCE face each
+/// QP has a port of its own, and not each needs memory of its own. Returns false if there is no such channel.
+bool ShmPort::offer_by_process(pid_t process, uint32_t tag) {
+  if (process == 0) return false;
+  for (auto& c : channels_)
+    if (c->connected_here() && !c->over() && c->process() == process && offer_by(*c, tag)) return true;
+  return false;
 }
 
 bool ShmPort::offer_by(ShmChannel& channel, uint32_t tag) {

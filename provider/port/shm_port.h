@@ -69,6 +69,7 @@ class ShmPort final : public ForwardingPort<SocketPort> {
   size_t look_at_sockets(std::span<RxBuf> bufs);
   size_t receive(ShmChannel& channel, std::span<RxBuf> bufs);
   void offer(uint32_t tag);
+  bool offer_by_process(pid_t process, uint32_t tag);
   bool offer_by(ShmChannel& channel, uint32_t tag);
   void listen_for(Flow& flow);
   void count(Flow& flow);

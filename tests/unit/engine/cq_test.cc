@@ -167,7 +167,7 @@ TEST_F(CqTest, resize__counts_each_completion_once) {
       }
 }
 
-/// Of one QP, wherever they stand, and also where the ring begins anew.
+/// Completions of one QP vanish, wherever in the ring they are.
 TEST_F(CqTest, forget__those_of_one_qp) {
   for (const uint32_t polled : {0u, 5u}) {
     create(8);

@@ -203,6 +203,31 @@ TEST_F(FirstContact, connection_comes_in_time) {
   EXPECT_EQ(QpState::kRts, qa->state());
 }
 
+/// The responder has the connection first, and its message must not be lost meanwhile.
+TEST_F(FirstContact, responder_sends_first) {
+  const FlowKey flow = w.next_flow(false);
+  const Path pa{flow, {}, {}, 64, 0}, pb{SimWire::reversed(flow), {}, {}, 64, 0};
+  const auto conn = [](bool initiator) {
+    return ConnAttr{.snd_psn = 5,
+                    .rcv_psn = 5,
+                    .snd_window = 8,
+                    .ird = 1,
+                    .ord = 1,
+                    .mtu = 1500,
+                    .initiator = initiator,
+                    .silent = true};
+  };
+  post_recv(qa, {ra->sge(0, 8)});
+  send(qb, rb->sge(0, 8));
+  ASSERT_EQ(0, w.b.engine.qp_connect(qb, w.b.port_no, pb, conn(false)));
+  w.run_for(5 * kMs);
+  const uint64_t t = w.clock.now;
+  ASSERT_EQ(0, w.a.engine.qp_connect(qa, w.a.port_no, pa, conn(true)));
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.send_cq, 1));
+  EXPECT_LT(w.clock.now - t, 1 * kMs);
+  EXPECT_EQ(w.b.count(USIW_CNT_RTO), 0u);
+}
+
 TEST_F(FirstContact, reset_ends_the_wait) {
   send(qa, ra->sge(0, 8));
   w.run_for(5 * kSec);

@@ -152,6 +152,28 @@ TEST_F(ShmPorts, flows_of_two_processes_share_a_channel) {
   EXPECT_EQ(0u, b.port->channels());
 }
 
+/// On the RoCE face each QP has a port of its own.
+TEST_F(ShmPorts, ports_of_two_processes_share_a_channel) {
+  connect();
+  uint16_t mine = 0, theirs = 0;
+  const int fd = data_socket(true, mine), peer_fd = data_socket(true, theirs);
+  Path second = path_between(true, mine, theirs), second_back = path_between(true, theirs, mine);
+  ASSERT_EQ(0, b.port->add_flow(second_back, peer_fd));
+  ASSERT_EQ(0, a.port->add_flow(second, fd));
+  settle();
+  EXPECT_EQ(1u, a.port->channels());
+  EXPECT_EQ(1u, b.port->channels());
+  EXPECT_EQ(2u, b.port->flows_in_memory());
+  ASSERT_EQ(1u, send(*a.port, second, {20}));
+  const std::vector<Got> got = receive(*b.port, 1);
+  ASSERT_EQ(1u, got.size());
+  EXPECT_TRUE(got[0].flow == second_back.flow);
+  a.port->remove_flow(a.path);
+  EXPECT_EQ(1u, a.port->channels()) << "the second flow needs it";
+  ASSERT_EQ(1u, send(*a.port, second, {21}));
+  EXPECT_EQ(1u, receive(*b.port, 1).size());
+}
+
 TEST_F(ShmPorts, both_ends_in_one_process) {
   a.path = path_between(true, a.number, b.number);
   b.path = path_between(true, b.number, a.number);

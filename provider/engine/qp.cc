@@ -121,7 +121,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.permit(qp.access == 0 && !conn.silent ? kAccessOfConnection : qp.access);
   if (qp.limited()) qp.sq.limit_reads(qp.limits.ord);
   cut_by(qp, conn.mtu);
-  // What a responder sends before the initiator has the connection is lost, and costs a time-out. With rdma_cm the
+  // A datagram of a responder before the initiator has the connection is lost, and costs a time-out. With rdma_cm the
   // initiator sends first. Here the responder waits for credit, which the initiator sends when it is there.
   const bool waits_for_peer = conn.silent && !conn.initiator;
   qp.snd.start(conn.snd_psn, waits_for_peer ? 0 : conn.snd_window, qp.tables[0].tx);

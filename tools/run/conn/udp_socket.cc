@@ -299,14 +299,26 @@ void UdpSocket::abandon_all() {
   sockets().lingering.clear();
 }
 
+/// Opens the data socket. Returns 0 or -errno.
+int UdpSocket::open_data_socket(Fd& fd) {
+  fd = open_socket(local_, Sharing::kOwnData, of_qp_ && !local_.ipv4());
+  if (fd < 0) return -errno;
+  // The filter returns the index of the socket that gets the datagram: 0 for the handshake socket, 1 for the data
+  // socket.
+  return attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0);
+}
+
 int UdpSocket::dup_data_fd() {
   const RaisedFileLimit raised(of_qp_);
+  if (of_qp_) {
+    // A QP has one connection at a time, so its provider gets the only descriptor.
+    Fd fd;
+    const int error = open_data_socket(fd);
+    return error == 0 ? fd.release() : error;
+  }
   if (data_fd_ < 0) {
-    Fd fd = open_socket(local_, Sharing::kOwnData, of_qp_ && !local_.ipv4());
-    if (fd < 0) return -errno;
-    // The filter returns the index of the socket that gets the datagram: 0 for the handshake socket, 1 for the data
-    // socket.
-    if (int error = attach_opcode_filter(fd_, SO_ATTACH_REUSEPORT_CBPF, 1, 0); error != 0) return error;
+    Fd fd;
+    if (const int error = open_data_socket(fd); error != 0) return error;
     data_fd_ = std::move(fd);
   }
   Fd copy = out_of_the_way(Fd(with_descriptors([&] { return USIW_REAL(fcntl)(data_fd_, F_DUPFD_CLOEXEC, 0); })));

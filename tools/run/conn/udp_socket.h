@@ -90,6 +90,7 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   UdpSocket(const Endpoint& local, Fd fd, const SocketCalls& calls)
       : local_(local), fd_(std::move(fd)), calls_(calls) {}
   int begin();
+  int open_data_socket(Fd& fd);
   void receive();
   void receive_errors();
   void keep(int& users, int change);

@@ -56,11 +56,12 @@ bool update(std::vector<Gid>& entries, const std::vector<Endpoint>& addresses) {
 std::mutex& gid_table_lock() { return never_destroyed<std::mutex>(); }
 
 GidTable gid_table() {
-  std::vector<Endpoint> addresses = device_addresses();
+  std::vector<Endpoint> addresses;
+  const bool read = device_addresses(addresses);
   std::ranges::stable_partition(addresses, [](const Endpoint& e) { return e.ipv4(); });
   std::lock_guard hold(gid_table_lock());
   static GidTable& table = *new GidTable{std::vector<Gid>(kGidTableLength)};
-  if (update(table.entries, addresses)) table.changes++;
+  if (read && update(table.entries, addresses)) table.changes++;
   return table;
 }
 

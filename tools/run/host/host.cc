@@ -23,11 +23,11 @@ namespace {
 
 Fd udp_socket(int family) { return Fd(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0)); }
 
-/// Calls @p visit(interface, endpoint) for each address of this host's interfaces.
+/// Calls @p visit(interface, endpoint) for each address of this host's interfaces. Returns false if they cannot be read.
 template <typename Visit>
-void each_address(Visit visit) {
+bool each_address(Visit visit) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return;
+  if (getifaddrs(&list) != 0) return false;
   for (ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr) continue;
     sockaddr_storage sa{};
@@ -36,6 +36,7 @@ void each_address(Visit visit) {
     if (endpoint_from(sa, have) == 0) visit(*i, have);
   }
   freeifaddrs(list);
+  return true;
 }
 
 /// Returns the name of the interface that has the address, or an empty string.
@@ -202,15 +203,15 @@ Endpoint device_address(bool ipv4) {
   return found;
 }
 
-std::vector<Endpoint> device_addresses() {
-  std::vector<Endpoint> found;
-  each_address([&](const ifaddrs& i, const Endpoint& have) {
+bool device_addresses(std::vector<Endpoint>& found) {
+  const bool read = each_address([&](const ifaddrs& i, const Endpoint& have) {
     if (i.ifa_name == the_interface()) found.push_back(have);
   });
+  if (!read) return false;
   Endpoint own;
   if (parse_address(settings().address, own))
     std::ranges::stable_partition(found, [&](const Endpoint& e) { return IN6_ARE_ADDR_EQUAL(&e.addr, &own.addr); });
-  return found;
+  return true;
 }
 
 Endpoint preferred_source(bool ipv4) {

@@ -68,8 +68,9 @@ Endpoint preferred_source(bool ipv4);
 /// wildcard address if the interface has no such address of this family.
 Endpoint device_address(bool ipv4);
 
-/// Returns the addresses of the device's interface in the order of the kernel, but that of --address first.
-std::vector<Endpoint> device_addresses();
+/// Sets @p found to the addresses of the device's interface in the order of the kernel, but that of --address first.
+/// Returns false if they cannot be read, for example because the process has no descriptors left.
+bool device_addresses(std::vector<Endpoint>& found);
 
 /// Returns true if a UDP socket can be bound to the address. That is possible for an address of this host and for a
 /// wildcard.

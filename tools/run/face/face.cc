@@ -57,12 +57,18 @@ void Face::abandon_all() { faces().clear(); }
 
 // ---- modify_qp and query_qp -------------------------------------------------------------
 
-int Face::check(usiw_qp_state from, const ib_uverbs_modify_qp& cmd) {
+int Face::check_move(usiw_qp_state from, const ib_uverbs_modify_qp& cmd) {
   const uint32_t mask = cmd.attr_mask, to = (mask & USIW_QP_STATE) != 0 ? cmd.qp_state : uint32_t{from};
   if ((mask & USIW_QP_CUR_STATE) != 0 && cmd.cur_qp_state != from) return -EINVAL;
-  if (const int ret = usiw_face_check_move(from, to, mask); ret != 0) return ret;
-  if ((mask & USIW_QP_AV) == 0) return 0;
-  if (to == USIW_QPS_SQD) return -EOPNOTSUPP;  // the path of a connection does not change
+  return usiw_face_check_move(from, to, mask);
+}
+
+int Face::check_address(const ib_uverbs_modify_qp& cmd) {
+  if ((cmd.attr_mask & USIW_QP_AV) == 0) return 0;
+  // The kernel requires the port in the address vector, too.
+  if (cmd.dest.port_num != 1) return -EINVAL;
+  // Only two moves have an address vector: INIT to RTR, and SQD to SQD. The path of a connection does not change.
+  if ((cmd.attr_mask & USIW_QP_PATH_MTU) == 0) return -EOPNOTSUPP;
   if (usiw_face_is_of_cm(cmd.dest_qp_num) != 0) return 0;
   return find_path(cmd);
 }
@@ -127,7 +133,8 @@ void Face::fill(const Qp& qp, ib_uverbs_query_qp_resp& attr) const {
   attr.dest = av_;
   attr.dest.port_num = attr.port_num;
   attr.pkey_index = pkey_index_;
-  attr.path_mtu = path_mtu_;
+  // rdma_cm sets no path MTU.
+  if (path_mtu_ != 0 || !qp.conn) attr.path_mtu = path_mtu_;
   if (qp.state == USIW_QPS_RESET) attr.qp_state = attr.cur_qp_state = USIW_QPS_RESET;
 }
 

@@ -29,9 +29,11 @@ class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
 
   uint32_t qpn() const { return face_.qpn; }
 
-  /// Checks a modify_qp of a QP in the state @p from. Returns 0 or -errno. If the QP moves to RTR, moved() then uses the
-  /// addresses that this call has found.
-  int check(usiw_qp_state from, const ib_uverbs_modify_qp& cmd);
+  /// Checks by the states of InfiniBand whether modify_qp may move a QP from the state @p from. Returns 0 or -EINVAL.
+  static int check_move(usiw_qp_state from, const ib_uverbs_modify_qp& cmd);
+  /// Checks the address vector of a modify_qp whose other attributes are correct. Returns 0 or -errno. If the QP moves to
+  /// RTR, moved() then uses the addresses that this call has found.
+  int check_address(const ib_uverbs_modify_qp& cmd);
   /// Carries out a modify_qp that check() has allowed, after the state and the other attributes of @p qp have been set.
   void moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd);
   /// Fills in those attributes of the QP that only this face has.

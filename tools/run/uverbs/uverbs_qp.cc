@@ -135,8 +135,10 @@ int modify_qp(UverbsContext& u, const Command&, const ib_uverbs_modify_qp& cmd) 
   if (!qp) return u.no_such(cmd.qp_handle);
   const uint32_t mask = cmd.attr_mask;
   int ret;
+  // As in the kernel, an attribute that the table of InfiniBand does not permit is EINVAL, whatever the device supports.
+  if (qp->face && (ret = Face::check_move(qp->state, cmd)) != 0) return ret;
   usiw_check_qp_attrs(ret, &cmd, mask);
-  if (ret == 0) ret = qp->face ? qp->face->check(qp->state, cmd) : check_move(*qp, cmd);
+  if (ret == 0) ret = qp->face ? qp->face->check_address(cmd) : check_move(*qp, cmd);
   if (ret != 0) return ret;
   usiw_keep_qp_attrs(&qp->attrs, &cmd, mask, qp->state);
   if ((mask & USIW_QP_STATE) != 0) {

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from support import nldev
-from support.net import A, B, PEER, rdma_links, statistics
+from support.net import A, B, FACE, PEER, rdma_links, statistics
 from support.pairs import Server, next_port, pair, rping
 from support.procs import Proc, run
 
@@ -97,7 +97,8 @@ def test_devinfo_tells_the_truth():
 
     def number(key):
         return int(re.search(rf"^\s*{key}:\s+(\S+)", out, re.M)[1], 0)
-    assert re.search(r"transport:\s+iWARP", out) or PEER == "rxe"
+    assert re.search(r"transport:\s+InfiniBand" if PEER == "rxe" or FACE == "roce" else r"transport:\s+iWARP", out)
+    assert re.search(r"link_layer:\s+Ethernet", out)
     assert re.search(r"state:\s+PORT_ACTIVE", out)
     assert number("phys_port_cnt") == 1
     assert number("max_mr_size") >= 1 << 30
@@ -105,7 +106,14 @@ def test_devinfo_tells_the_truth():
     assert number("max_qp_rd_atom") >= 1
     if PEER:
         return
-    assert "IWARP" in out.upper() and number("max_sge") == 32 and number("max_sge_rd") == 32
+    gids = re.findall(r"GID\[\s*(\d+)\]:\s+([^\s,]+)(?:, (RoCE v\d))?", out)
+    if FACE == "roce":
+        assert number("gid_tbl_len") == 32
+        assert [int(index) for index, _, _ in gids] == list(range(len(gids))) and {kind for *_, kind in gids} == {"RoCE v2"}
+        assert gids[0][1].startswith("fe80:") and gids[1][1].startswith("::ffff:")
+    else:
+        assert number("gid_tbl_len") == 1 and len(gids) == 1
+    assert number("max_sge") == 32 and number("max_sge_rd") == 32
     assert number("max_qp_wr") == 32768 and number("max_qp_rd_atom") == 128 and number("max_qp_init_rd_atom") == 128
     assert number("max_srq") == 16384 and number("max_srq_wr") == 65536 and number("max_mw") == 1 << 20
     for absent in ("max_ah", "max_fmr", "max_ee", "max_mcast_grp"):

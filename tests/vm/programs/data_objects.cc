@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "rig.h"
+#include "by_verbs.h"
 
 CASE(mr_keys, "mr/1000-regions", .seconds = 60, .core = true) {
   Pair p;
@@ -169,8 +169,14 @@ CASE(query_fresh, "query/fresh-qp", .core = true) {
   CHECK(qp != nullptr);
   ibv_qp_attr attr = {};
   CHECK_EQ(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
-  const char* const peer = getenv("PEER");  // another driver, which may begin elsewhere
-  CHECK(attr.qp_state == IBV_QPS_INIT || (peer != nullptr && *peer != '\0' && attr.qp_state == IBV_QPS_RESET));
+  if (roce()) {
+    CHECK_EQ(attr.qp_state, IBV_QPS_RESET);
+    CHECK_EQ(only_state(IBV_QPS_ERR).apply(qp), EINVAL);
+    CHECK_EQ(to_init().apply(qp), 0);
+  } else {
+    const char* const peer = getenv("PEER");  // another driver, which may begin elsewhere
+    CHECK(attr.qp_state == IBV_QPS_INIT || (peer != nullptr && *peer != '\0' && attr.qp_state == IBV_QPS_RESET));
+  }
   attr.qp_state = IBV_QPS_ERR;
   CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
   CHECK_EQ(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);

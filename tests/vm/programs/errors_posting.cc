@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // What ibv_post_send() and ibv_post_recv() refuse at once, with which errno value, and that the
 // connection works as before.
-#include "rig.h"
+#include "by_verbs.h"
 
 namespace {
 
@@ -303,6 +303,13 @@ CASE(post_states, "post/qp-states", .core = true) {
   } e;
   e.qp = qp;
   CHECK_EQ(e.try_send({.wr_id = 1, .sges = {region.sge()}}), EINVAL);
+  // A RoCE device permits no SEND in INIT and RTR, and no move from RESET to ERR.
+  if (roce()) {
+    for (int state : {IBV_QPS_INIT, IBV_QPS_RTR}) {
+      CHECK_EQ(required_for(qp, state).apply(qp), 0);
+      CHECK_EQ(e.try_send({.wr_id = 1, .sges = {region.sge()}}), EINVAL);
+    }
+  }
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_ERR;
   CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "rig.h"
+#include "by_verbs.h"
 #include "uapi/usiw_abi.h"
 #include "uapi/usiw_version.h"
 #include "uapi/usiw_wire.h"
@@ -73,6 +73,64 @@ void count_up(unsigned limit, const std::function<Object*()>& create, const std:
   for (Object* one : all) CHECK_EQ(destroy(one), 0);
   if (made > limit || made + kOthers < limit) FAIL("%zu of %u could be made", made, limit);
   CHECK_EQ(error, ENOMEM);
+}
+
+/// Entries of the GID table on the RoCE face.
+constexpr uint32_t kGidTableLength = 32;
+
+/// Checks the GIDs of a RoCE device: a link-local GID, the IPv4 addresses, the IPv6 addresses, and empty entries.
+void check_gids_of_roce() {
+  static const uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  ibv_gid_entry table[kGidTableLength + 1] = {};
+  const auto count = static_cast<uint32_t>(ibv_query_gid_table(context(), table, kGidTableLength + 1, 0));
+  CHECK(count >= 2 && count < kGidTableLength);
+  bool ipv6_seen = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    ibv_gid gid = {};
+    ibv_gid_entry entry = {};
+    CHECK_EQ(ibv_query_gid(context(), 1, static_cast<int>(i), &gid), 0);
+    CHECK_EQ(ibv_query_gid_ex(context(), 1, i, &entry, 0), 0);
+    CHECK_EQ(std::memcmp(entry.gid.raw, gid.raw, sizeof gid.raw), 0);
+    CHECK_EQ(std::memcmp(table[i].gid.raw, gid.raw, sizeof gid.raw), 0);
+    CHECK_EQ(entry.gid_index, i);
+    CHECK_EQ(entry.port_num, 1);
+    CHECK_EQ(entry.gid_type, IBV_GID_TYPE_ROCE_V2);
+    CHECK(entry.ndev_ifindex != 0);
+    CHECK_EQ(gid.raw[0] == 0xfe && gid.raw[1] == 0x80, i == 0);
+    const bool ipv4 = std::memcmp(gid.raw, kMapped, sizeof kMapped) == 0;
+    if (i == 1) CHECK(ipv4);
+    CHECK(!(ipv4 && ipv6_seen));
+    ipv6_seen = ipv6_seen || (i > 0 && !ipv4);
+  }
+  // The kernel reports an empty entry as zeros in sysfs, and as ENODATA in the newer call.
+  const ibv_gid zero = {};
+  ibv_gid gid = {};
+  ibv_gid_entry entry = {};
+  CHECK_EQ(ibv_query_gid(context(), 1, static_cast<int>(count), &gid), 0);
+  CHECK_EQ(std::memcmp(gid.raw, zero.raw, sizeof gid.raw), 0);
+  CHECK_EQ(ibv_query_gid_ex(context(), 1, count, &entry, 0), ENODATA);
+  CHECK(ibv_query_gid(context(), 1, kGidTableLength, &gid) != 0);
+  CHECK_EQ(ibv_query_gid_ex(context(), 1, kGidTableLength, &entry, 0), EINVAL);
+  CHECK(ibv_query_gid(context(), 2, 0, &gid) != 0);
+}
+
+/// Checks the GID of an RNIC: there is one, which has the MAC and zeros.
+void check_gid_of_rnic() {
+  ibv_gid gid = {}, again = {};
+  CHECK_EQ(ibv_query_gid(context(), 1, 0, &gid), 0);
+  uint64_t low = 0;
+  std::memcpy(&low, gid.raw + 8, 8);
+  CHECK_EQ(low, 0);
+  CHECK(ibv_query_gid(context(), 1, 1, &again) != 0);
+  CHECK(ibv_query_gid(context(), 2, 0, &again) != 0);
+  ibv_gid_entry entry = {}, table[4] = {};
+  CHECK_EQ(ibv_query_gid_ex(context(), 1, 0, &entry, 0), 0);
+  CHECK_EQ(std::memcmp(entry.gid.raw, gid.raw, sizeof gid.raw), 0);
+  CHECK_EQ(entry.gid_index, 0);
+  CHECK_EQ(entry.port_num, 1);
+  CHECK_EQ(ibv_query_gid_table(context(), table, 4, 0), 1);
+  CHECK_EQ(std::memcmp(table[0].gid.raw, gid.raw, sizeof gid.raw), 0);
+  CHECK(ibv_query_gid_ex(context(), 1, 1, &entry, 0) != 0);
 }
 
 }  // namespace
@@ -159,7 +217,7 @@ CASE(device_port, "query/port-attributes", .core = true) {
       ROW(p.state, IBV_PORT_ACTIVE),
       ROW(p.phys_state, 5),
       ROW(p.max_mtu, p.active_mtu),
-      ROW(p.gid_tbl_len, 1),
+      ROW(p.gid_tbl_len, roce() ? kGidTableLength : 1),
       ROW(p.pkey_tbl_len, 1),
       ROW(p.port_cap_flags, 1 << 16),
       ROW(p.port_cap_flags2, 0),
@@ -184,21 +242,10 @@ CASE(device_port, "query/port-attributes", .core = true) {
 }
 
 CASE(device_tables, "query/gid-and-pkey", .core = true) {
-  ibv_gid gid = {}, again = {};
-  CHECK_EQ(ibv_query_gid(context(), 1, 0, &gid), 0);
-  uint64_t low = 0;
-  std::memcpy(&low, gid.raw + 8, 8);
-  CHECK_EQ(low, 0);  // a MAC, and zeros behind it
-  CHECK(ibv_query_gid(context(), 1, 1, &again) != 0);
-  CHECK(ibv_query_gid(context(), 2, 0, &again) != 0);
-  ibv_gid_entry entry = {}, table[4] = {};
-  CHECK_EQ(ibv_query_gid_ex(context(), 1, 0, &entry, 0), 0);
-  CHECK_EQ(std::memcmp(entry.gid.raw, gid.raw, sizeof gid.raw), 0);
-  CHECK_EQ(entry.gid_index, 0);
-  CHECK_EQ(entry.port_num, 1);
-  CHECK_EQ(ibv_query_gid_table(context(), table, 4, 0), 1);
-  CHECK_EQ(std::memcmp(table[0].gid.raw, gid.raw, sizeof gid.raw), 0);
-  CHECK(ibv_query_gid_ex(context(), 1, 1, &entry, 0) != 0);
+  if (roce())
+    check_gids_of_roce();
+  else
+    check_gid_of_rnic();
   __be16 pkey = 0;
   CHECK_EQ(ibv_query_pkey(context(), 1, 0, &pkey), 0);
   CHECK_EQ(be16toh(pkey), 0xffff);

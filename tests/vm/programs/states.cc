@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "rig.h"
+#include "by_verbs.h"
 
 namespace {
 
@@ -28,6 +28,9 @@ int modify(ibv_qp* qp, int to, int mask = IBV_QP_STATE, bool notify = false) {
   attr.en_sqd_async_notify = notify;
   return ibv_modify_qp(qp, &attr, notify ? mask | IBV_QP_EN_SQD_ASYNC_NOTIFY : mask);
 }
+
+/// Moves a QP with the attributes that its device requires. An RNIC requires none but the state.
+int move(ibv_qp* qp, int to) { return (roce() ? required_for(qp, to) : only_state(to)).apply(qp); }
 
 /// A QP without a connection.
 struct Alone {
@@ -59,7 +62,7 @@ void try_all(const char* what, const std::function<ibv_qp*()>& prepare, ibv_qp_s
     ibv_qp* qp = prepare();
     CHECK_EQ(query(qp).attr.qp_state, shown);
     const bool may = to < 10 && allowed.find(static_cast<char>('0' + to)) != std::string::npos;
-    const int error = modify(qp, to);
+    const int error = move(qp, to);
     if (error != (may ? 0 : EINVAL)) FAIL("%s to %d: error %d", what, to, error);
     const int now = query(qp).attr.qp_state, wanted = may ? after(to) : static_cast<int>(shown);
     if (now != wanted) FAIL("%s to %d: now in %d, not in %d", what, to, now, wanted);
@@ -67,8 +70,11 @@ void try_all(const char* what, const std::function<ibv_qp*()>& prepare, ibv_qp_s
   }
 }
 
-/// RESET is shown as INIT: the IDLE of an RNIC.
-int idle(int to) { return to == IBV_QPS_RESET ? IBV_QPS_INIT : to; }
+/// The state that a query reports of a QP in RESET. An RNIC has IDLE instead, which is reported as INIT.
+ibv_qp_state reset_shown() { return roce() ? IBV_QPS_RESET : IBV_QPS_INIT; }
+
+/// The state that a query reports after a move to @p to.
+int idle(int to) { return to == IBV_QPS_RESET ? reset_shown() : to; }
 
 void wait_error(Endpoint& e) {
   wait_until("a QP in ERR", [&] { return e.state() == IBV_QPS_ERR; });
@@ -80,9 +86,48 @@ CASE(states_unconnected, "states/without-a-connection", .core = true) {
   std::unique_ptr<Alone> one;
   const auto fresh = [&](std::initializer_list<int> by) {
     one = std::make_unique<Alone>();
-    for (int to : by) CHECK_EQ(modify(one->qp, to), 0);
+    for (int to : by) CHECK_EQ(move(one->qp, to), 0);
     return one->qp;
   };
+  if (roce()) {
+    constexpr ibv_qp_state kReset = IBV_QPS_RESET, kInit = IBV_QPS_INIT, kRtr = IBV_QPS_RTR, kRts = IBV_QPS_RTS,
+                           kSqd = IBV_QPS_SQD, kErr = IBV_QPS_ERR;
+    try_all(
+        "fresh", [&] { return fresh({}); }, kReset, "01", idle);
+    try_all(
+        "RESET",
+        [&] {
+          return fresh({kInit, kReset});
+        },
+        kReset, "01", idle);
+    try_all(
+        "INIT", [&] { return fresh({kInit}); }, kInit, "0126", idle);
+    try_all(
+        "RTR",
+        [&] {
+          return fresh({kInit, kRtr});
+        },
+        kRtr, "036", idle);
+    try_all(
+        "RTS",
+        [&] {
+          return fresh({kInit, kRtr, kRts});
+        },
+        kRts, "0346", idle);
+    try_all(
+        "SQD",
+        [&] {
+          return fresh({kInit, kRtr, kRts, kSqd});
+        },
+        kSqd, "0346", idle);
+    try_all(
+        "ERR",
+        [&] {
+          return fresh({kInit, kErr});
+        },
+        kErr, "06", idle);
+    return;
+  }
   try_all("fresh", [&] { return fresh({}); }, IBV_QPS_INIT, "0126", idle);
   try_all("RESET", [&] { return fresh({IBV_QPS_INIT, IBV_QPS_RESET}); }, IBV_QPS_INIT, "0126", idle);
   try_all("INIT", [&] { return fresh({IBV_QPS_INIT}); }, IBV_QPS_INIT, "0126", idle);
@@ -96,12 +141,13 @@ CASE(states_connected, "states/connected", .seconds = 90, .core = true) {
   std::unique_ptr<Pair> p;
   const auto fresh = [&](std::initializer_list<int> by) {
     p = std::make_unique<Pair>();
-    for (int to : by) CHECK_EQ(modify(p->a.qp, to), 0);
+    for (int to : by) CHECK_EQ(move(p->a.qp, to), 0);
     return p->a.qp;
   };
-  // INIT and RTR of a program that makes its QP by itself: the connection may have been faster.
-  try_all("RTS", [&] { return fresh({}); }, IBV_QPS_RTS, "012346",
-          [](int to) { return to == IBV_QPS_INIT || to == IBV_QPS_RTR ? IBV_QPS_RTS : idle(to); });
+  // INIT and RTR of a program that makes its QP by itself: the connection of an RNIC may have been faster.
+  try_all(
+      "RTS", [&] { return fresh({}); }, IBV_QPS_RTS, roce() ? "0346" : "012346",
+      [](int to) { return to == IBV_QPS_INIT || to == IBV_QPS_RTR ? IBV_QPS_RTS : idle(to); });
   try_all("SQD", [&] { return fresh({IBV_QPS_SQD}); }, IBV_QPS_SQD, "0346", idle);
   p.reset();
 }
@@ -119,7 +165,7 @@ CASE(states_nothing, "states/refused-changes-nothing", .core = true) {
   const Answer a = query(one.qp);
   CHECK_EQ(a.attr.timeout, 0);
   CHECK_EQ(a.attr.qp_access_flags, 0);
-  CHECK_EQ(a.attr.qp_state, IBV_QPS_INIT);
+  CHECK_EQ(a.attr.qp_state, reset_shown());
   const struct {
     int mask;
     std::function<void(ibv_qp_attr&)> set;
@@ -141,10 +187,10 @@ CASE(states_nothing, "states/refused-changes-nothing", .core = true) {
     const int error = ibv_modify_qp(one.qp, &attr, w.mask);
     if (error != EINVAL) FAIL("mask %#x: error %d", w.mask, error);
   }
-  // What the device does not have.
+  // What the device does not have. InfiniBand's table of states does not permit these attributes here.
   attr = {};
   for (int mask : {IBV_QP_CAP, IBV_QP_QKEY, IBV_QP_PATH_MIG_STATE})
-    if (const int error = ibv_modify_qp(one.qp, &attr, mask); error != EOPNOTSUPP)
+    if (const int error = ibv_modify_qp(one.qp, &attr, mask); error != (roce() ? EINVAL : EOPNOTSUPP))
       FAIL("mask %#x: error %d", mask, error);
 }
 
@@ -162,8 +208,13 @@ CASE(states_attributes, "states/attributes-told-back", .core = true) {
   attr.retry_cnt = 6;
   attr.rnr_retry = 5;
   attr.min_rnr_timer = 12;
-  CHECK_EQ(ibv_modify_qp(p.a.qp, &attr, IBV_QP_ACCESS_FLAGS | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                            IBV_QP_MIN_RNR_TIMER), 0);
+  // InfiniBand permits some of them in SQD only.
+  constexpr int kTimers = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER;
+  if (roce()) {
+    CHECK_EQ(ibv_modify_qp(p.a.qp, &attr, kTimers), EINVAL);
+    CHECK_EQ(modify(p.a.qp, IBV_QPS_SQD), 0);
+  }
+  CHECK_EQ(ibv_modify_qp(p.a.qp, &attr, IBV_QP_ACCESS_FLAGS | kTimers), 0);
   const Answer a = query(p.a.qp), b = query(p.b.qp);
   CHECK_EQ(a.attr.qp_access_flags, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   CHECK_EQ(a.attr.timeout, 14);
@@ -190,6 +241,7 @@ CASE(states_attributes, "states/attributes-told-back", .core = true) {
   CHECK_EQ(query(p.a.qp).attr.max_rd_atomic, 3);
   attr.max_rd_atomic = 255;
   CHECK_EQ(ibv_modify_qp(p.a.qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC), EINVAL);
+  if (roce()) CHECK_EQ(modify(p.a.qp, IBV_QPS_RTS), 0);
   exercise(p);
   p.close();
 }
@@ -299,7 +351,7 @@ CASE(states_reset, "states/reset-and-connect-again", .seconds = 60, .core = true
   for (uint64_t i = 0; i < 3; ++i) p.a.send({.wr_id = i, .sges = {at_a.sge()}});
   CHECK_EQ(modify(p.a.qp, IBV_QPS_RESET), 0);
   CHECK_EQ(modify(p.a.qp, IBV_QPS_RESET), 0);
-  CHECK_EQ(query(p.a.qp).attr.qp_state, IBV_QPS_INIT);
+  CHECK_EQ(query(p.a.qp).attr.qp_state, reset_shown());
   CHECK_EQ(p.a.try_send({.wr_id = 4, .sges = {at_a.sge()}}), EINVAL);
   expect_no_wc(p.a.send_cq, 50);
   expect_no_wc(p.a.recv_cq, 0);
@@ -311,6 +363,7 @@ CASE(states_reset, "states/reset-and-connect-again", .seconds = 60, .core = true
   a.resolve(site_a().ip, site_b().ip, shared_listener().port());
   rdma_conn_param param = conn_param(options);
   param.qp_num = p.a.qp->qp_num;
+  if (roce()) CHECK_EQ(move(p.a.qp, IBV_QPS_INIT), 0);
   CHECK_CALL(rdma_connect(a.id, &param));
   b.adopt(shared_listener().wait_request().id);
   b.create_qp(options);

@@ -43,6 +43,10 @@ def site(letter):
 
 A, B = site("A"), site("B")
 
+#: The device type that usiw-run shows to programs: "iwarp", an RNIC, or "roce" (docs/face.md). The module has no other
+#: than "iwarp".
+FACE = os.environ.get("USIW_FACE") or "iwarp"
+
 #: Before a command: user nobody without any capability.
 NOBODY = ("setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --ambient-caps=-all "
           "--no-new-privs")

@@ -40,12 +40,13 @@ def list_cases(program):
     return [Case(program, name, int(seconds), core == "core") for name, seconds, core in fields]
 
 
-def run_cases(program, cases, env=None):
-    """{name: Result} of the cases. A case that ends the process fails; the others run in a new one."""
+def run_cases(program, cases, env=None, front=()):
+    """{name: Result} of the cases. A case that ends the process fails; the others run in a new one. `front` comes before
+    the program's path."""
     left = list(cases)
     results = {}
     while left:
-        proc = procs.Proc([path_of(program)] + [case.name for case in left], env=env)
+        proc = procs.Proc([*front, path_of(program)] + [case.name for case in left], env=env)
         try:
             _follow(proc, left)
             status = proc.status

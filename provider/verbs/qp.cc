@@ -189,7 +189,13 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       break;
     case IBV_QPS_RESET:
       if (qp->stats->accepted != kUnknown) __atomic_store_n(&qp->stats->accepted, 0, __ATOMIC_RELAXED);
-      runtime.hold()->qp_reset(qp->qp);
+      {
+        auto engine = runtime.hold();
+        // A CONNECT record that was read before the kernel's RESET may have come in meanwhile. Without this, the ABORT
+        // record of that connection would end the next one.
+        qp->conn_id = 0;
+        engine->qp_reset(qp->qp);
+      }
       // A QP that connects by itself begins anew: what its program has not polled would look like completions of what it
       // posts next. Adapters remove them.
       if (qp->timers.are_set())

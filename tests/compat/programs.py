@@ -139,7 +139,7 @@ PROGRAMS = [
             "ucx_perftest -p {port}", r"^Final: +1000", env={"UCX_TLS": "rc_verbs,rdmacm", "UCX_LOG_LEVEL": "info"},
             seconds=30, reasons=((r"no usable transports",
                                   "UCX refuses iWARP devices, because it connects its QPs by itself."),)),
-    Program("gloo", ("libgloo-dev", "libibverbs-dev"), "{scripts}/gloo 1", "{scripts}/gloo 0", r"^2 ranks, sum right",
+    Program("gloo", ("libgloo-dev", "libibverbs-dev"), "{scripts}/gloo 1", "{scripts}/gloo 0", r"^2 ranks, all right",
             ready="", seconds=60, reasons=((r"pair.cc", NO_CM),)),
     Program("librpma", ("librpma-dev",), "{scripts}/rpma client", "{scripts}/rpma server", r"^read back: right",
             BOTH),

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Programs as Debian has them on the RoCE face (docs/face.md). Most exchange GIDs and QP numbers by TCP and connect
-their QPs by themselves. Each runs on one host by memory and by sockets, and to another host by raw packets and by
-sockets."""
+"""Programs as Debian has them on the RoCE face (docs/face.md), and two of ours that connect as NCCL and Mooncake do. Most
+exchange GIDs and QP numbers by TCP and connect their QPs by themselves. Each runs on one host by memory and by sockets,
+and to another host by raw packets and by sockets."""
 
 import re
 from typing import NamedTuple
 
 import pytest
 
+from compiling import compiled
 from hosts import B4
 from programs import commands
 from stats import devices
@@ -128,3 +129,10 @@ def test_qperf(usiw_run, way):
     out = way.start(usiw_run, ["qperf", way.address, "-lp", port, "-cm", 1, "-t", 1, *tests]).expect(0)
     assert len(re.findall(r"(latency|bw) *= *[1-9]", out)) == len(tests), out
     server.kill()
+
+
+@pytest.mark.parametrize("name", ["as_nccl", "as_mooncake"])
+def test_as_others_connect(usiw_run, way, name, tmp_path):
+    """By the calls of libraries that a test cannot have, because they need a GPU or are not in Debian."""
+    program, port = compiled(name, tmp_path), next_port()
+    pair(usiw_run, way, [program, port], port, [program, port, way.address])

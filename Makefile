@@ -7,9 +7,9 @@ JOBS   := $(shell nproc)
 CMAKE_FLAGS := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check all module provider tools unit clean install install-local install-files uninstall dkms dkms-source deb rpm
+.PHONY: help demo compare check check-unit check-core setup-demo setup-local setup-check setup-programs all module provider tools unit clean install install-local install-files uninstall dkms dkms-source deb rpm
 .PHONY: bench bench-quick bench-instructions compat
-.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-distros check-harness check-packages
+.PHONY: sid-kernel module-sid check-long chaos debug-kernel module-debug check-debug fuzz fuzz-corpus fuzzers sim sim-night demo-local check-local check-programs check-distros check-harness check-packages
 
 help:
 	@echo 'make demo        build all, boot a guest, run rping and perftest over usiw, print a table'
@@ -18,6 +18,7 @@ help:
 	@echo 'make check-core  the same with the core set only in the guests'
 	@echo 'make check-local  the end-to-end suite without a module, on this machine'
 	@echo 'make check-unit  unit tests only (under 2 minutes)'
+	@echo 'make check-programs  real programs that make check leaves out, on this machine: installs Ceph (minutes)'
 	@echo 'make check-long  the rest: sim-night, fuzz SECONDS=1800, chaos, sid, aarch64, two guests (seven hours)'
 	@echo 'make check-distros  usiw-run built and tested on Debian 13 and sid, which it fetches (once)'
 	@echo 'make check-packages  the packages, in trees of Debian 12, 13 and sid'
@@ -48,6 +49,8 @@ setup-local:
 	@scripts/setup local
 setup-check:
 	@scripts/setup check
+setup-programs:
+	@scripts/setup programs
 
 # ---- the module, out of tree, once per kernel ----
 # $(call build_module,VERSION,TREE OF THE KERNEL,OTHER VARIABLES,MAKE): a farm of symbolic links per kernel, so that
@@ -133,6 +136,10 @@ check-core: setup-check module unit
 	@tests/run core
 check-local: setup-check unit
 	@tests/run local
+
+# Real programs that are too large for `make check`. Its own set-up installs them.
+check-programs: setup-programs provider tools
+	@tests/run programs
 
 check-long: setup-check module unit
 	@$(MAKE) --no-print-directory sim-night

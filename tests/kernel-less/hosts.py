@@ -34,6 +34,14 @@ def other_host():
             holder.kill()
 
 
+def wait_for_link_local(where):
+    """Waits until both ends of the wire have their link-local address, which is GID 0 of the RoCE face. Before that
+    the kernel looks whether another host has the address."""
+    for device, at in (("va", ""), ("vb", where)):
+        until(lambda d=device, a=at: "fe80" in run("ip", "-6", "addr", "show", "dev", d, "scope", "link", "-tentative",
+                                                   where=a), "a link-local address")
+
+
 def received(device, where=""):
     """Bytes and frames that a device has received."""
     link, = json.loads(run("ip", "-j", "-s", "link", "show", "dev", device, where=where))

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Programs as Debian has them on the RoCE face (docs/face.md), and two of ours that connect as NCCL and Mooncake do. Most
-exchange GIDs and QP numbers by TCP and connect their QPs by themselves. Each runs on one host by memory and by sockets,
-and to another host by raw packets and by sockets."""
+"""Programs as Debian has them on the RoCE face (docs/face.md), and two of ours that connect as NCCL and Mooncake do.
+Most exchange GIDs and QP numbers by TCP and connect their QPs by themselves. Each runs on one host by memory and by
+sockets, and to another host by raw packets and by sockets."""
 
+import errno
 import re
 from typing import NamedTuple
 
 import pytest
 
 from compiling import compiled
-from hosts import B4
+from hosts import B4, wait_for_link_local
 from programs import commands
 from stats import devices
 from support.pairs import next_port
-from support.procs import Proc, run, sockets_bound, until
+from support.procs import Proc, sockets_bound, until
 
 FACE = ("--face", "roce")
 
@@ -31,12 +32,6 @@ class Way(NamedTuple):
         return Proc([usiw_run.path, *FACE, "--port", self.kind, *argv], where=where)
 
 
-def link_local(where):
-    """Returns the link-local address of the end of the wire at `where`, once the kernel has found that it is free."""
-    shown = run("ip", "-o", "-6", "addr", "show", "scope", "link", "-tentative", where=where)
-    return re.search(r": v[ab] .*inet6 (fe80\S+)/", shown)
-
-
 @pytest.fixture(scope="module", params=["memory", "sockets", "packets-to-host", "sockets-to-host"])
 def way(request):
     kind, _, other = request.param.partition("-to-")
@@ -45,8 +40,7 @@ def way(request):
     if not other:
         return Way("", "127.0.0.1", option, port)
     where = request.getfixturevalue("other_host")
-    for end in ("", where):
-        until(lambda at=end: link_local(at), "a link-local address, which is GID 0")
+    wait_for_link_local(where)
     return Way(where, B4, option, port)
 
 
@@ -60,6 +54,26 @@ def pair(usiw_run, way, argv, port, client_argv=None):
     except AssertionError as error:
         raise AssertionError(f"{error}\n--- the server printed:\n{server.output[-2000:]}") from error
     return output
+
+
+#: Prints the indices of the GIDs that the table has, and the errno for the last entry.
+GIDS = """
+from pyverbs.device import Context
+from pyverbs.pyverbs_error import PyverbsRDMAError
+device = Context(name="usiw0")
+entries = device.query_port(1).gid_tbl_len
+print(*(gid.gid_index for gid in device.query_gid_table(entries)))
+try:
+    device.query_gid_ex(1, entries - 1)
+except PyverbsRDMAError as error:
+    print(error.error_code)
+"""
+
+
+def test_gid_table(usiw_run):
+    """It has empty entries, which ibv_query_gid_table() leaves out."""
+    indices, error = usiw_run(["/usr/bin/python3", "-c", GIDS], FACE).expect(0).splitlines()
+    assert indices.startswith("0 1") and int(error) == errno.ENODATA
 
 
 @pytest.mark.parametrize("command", ["ibv_rc_pingpong -g 0", "ibv_rc_pingpong -g 1 -e", "ibv_srq_pingpong -g 0 -e",

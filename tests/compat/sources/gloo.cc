@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// A user of gloo's transport ibverbs. The ranks compute a sum, and each of them broadcasts numbers. Then the rank LEAVER
-// leaves, and the others do the same once more without it. None of them may see an error because another one has left,
-// although each has receives posted for all the others.
+// A user of gloo's transport ibverbs. The ranks compute a sum, and each of them broadcasts numbers. Then the rank
+// LEAVER leaves, and the others do the same once more without it. None of them may see an error because another one has
+// left, although each has receives posted for all the others.
 //   gloo RANK SIZE FOLDER DEVICE GID_INDEX [LEAVER]     (the ranks meet in the folder)
 // Each rank waits for a line of its standard input, or for the end of that, before it leaves or goes on without LEAVER.
 //

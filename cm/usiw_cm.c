@@ -177,6 +177,17 @@ __u32 usiw_cm_forget(struct usiw_cm_conn *c)
 	return c->state == USIW_CM_DEAD ? 0 : usiw_cm_die(c);
 }
 
+int usiw_cm_may_yield(const struct usiw_cm_conn *c)
+{
+	return c->silent && !c->initiator &&
+	       (c->state == USIW_CM_INSTALLING || c->state == USIW_CM_ACCEPT_SENT);
+}
+
+__u32 usiw_cm_yield(struct usiw_cm_conn *c)
+{
+	return usiw_cm_may_yield(c) ? USIW_CM_A_RELEASE | usiw_cm_die(c) : 0;
+}
+
 /* ---- The engine's calls ------------------------------------------------ */
 
 __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us)

@@ -152,6 +152,14 @@ __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 abort_reason, __u64 now_us);
  * object in LINGER, or for one that no user and no engine knows.
  */
 __u32 usiw_cm_forget(struct usiw_cm_conn *c);
+/*
+ * Ends a silent connection of a responder that its peer has not confirmed, because the peer asks for
+ * another one. The user is not notified, and the engine is not told: it gets the other connection
+ * in place of this one.
+ */
+__u32 usiw_cm_yield(struct usiw_cm_conn *c);
+/* True if usiw_cm_yield() may end the connection. */
+int usiw_cm_may_yield(const struct usiw_cm_conn *c);
 /* Handles READY: the engine has installed the connection. */
 __u32 usiw_cm_ready(struct usiw_cm_conn *c, __u64 now_us);
 /* Handles REFUSED: the engine could not install the connection. */

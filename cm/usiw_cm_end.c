@@ -280,6 +280,17 @@ void usiw_cm_end_flush(struct usiw_cm_end *end, __u64 now_us)
 	usiw_cm_end_drop(end);
 }
 
+void usiw_cm_end_yield(struct usiw_cm_end *end, __u64 now_us)
+{
+	__u32 actions = usiw_cm_yield(&end->cm);
+
+	if (!actions)
+		return;
+	usiw_cm_end_leave(end);
+	end->engine = USIW_CM_ENGINE_NONE;
+	act(end, actions, now_us);
+}
+
 /* ---- The engine -------------------------------------------------------- */
 
 void usiw_cm_end_report(struct usiw_cm_end *end, const struct usiw_qp_report *report, __u64 now_us)

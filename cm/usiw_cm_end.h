@@ -86,6 +86,12 @@ void usiw_cm_end_flush(struct usiw_cm_end *end, __u64 now_us);
  */
 void usiw_cm_end_drop(struct usiw_cm_end *end);
 
+/*
+ * Gives way to another connection of the same 4-tuple: see usiw_cm_yield(). The QP keeps its state,
+ * and no record is queued.
+ */
+void usiw_cm_end_yield(struct usiw_cm_end *end, __u64 now_us);
+
 /* ---- The engine ---- */
 
 /*

@@ -140,12 +140,12 @@ static void answer(struct usiw_face_verdict *v, __u32 len)
 }
 
 /*
- * Handles a REQ that belongs to no connection of the QP. @busy: the QP has a connection with the
- * sender, so the REQ has to wait until the program resets the QP.
+ * Handles a REQ that belongs to no connection of the QP. @end: the connection of the QP with the
+ * sender, or NULL. Unless it gives way, the REQ has to wait until the program resets the QP.
  */
-static void request(struct usiw_face_verdict *v, struct usiw_face *face, int busy,
-		    const struct usiw_cm_tuple *tuple, const __u64 key[2],
-		    const struct usiw_cm_packet *pkt, __u64 now_us, void *buf)
+static void request(struct usiw_face_verdict *v, struct usiw_face *face,
+		    const struct usiw_cm_end *end, const struct usiw_cm_tuple *tuple,
+		    const __u64 key[2], const struct usiw_cm_packet *pkt, __u64 now_us, void *buf)
 {
 	__u8 proven;
 	__u32 isn;
@@ -157,7 +157,7 @@ static void request(struct usiw_face_verdict *v, struct usiw_face *face, int bus
 	isn = usiw_cm_cookie_isn(key, tuple, pkt->psn, pkt->ack_psn, now_us, &proven);
 	if (proven) {
 		keep(face, tuple, pkt, isn);
-		if (!busy && face->peer.qpn && fits(face)) {
+		if ((!end || usiw_cm_may_yield(&end->cm)) && face->peer.qpn && fits(face)) {
 			v->kind = USIW_FACE_V_TAKE;
 			return;
 		}
@@ -179,7 +179,7 @@ void usiw_face_input(struct usiw_face_verdict *v, struct usiw_face *face, struct
 	if (is_req && malformed)
 		answer(v, usiw_cm_build_refusal(&pkt, USIW_REJECT_VERSION, buf));
 	else if (is_req && (!end || end->cm.initiator || end->cm.peer_isn != pkt.psn))
-		request(v, face, end != NULL, tuple, key, &pkt, now_us, buf);
+		request(v, face, end, tuple, key, &pkt, now_us, buf);
 	else if (end)
 		usiw_cm_end_input(end, &of_conn, data, len, buf, now_us);
 }

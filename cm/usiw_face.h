@@ -128,7 +128,9 @@ void usiw_face_build_ask(const struct usiw_face *face, struct usiw_face_ask *ask
  * Returns the REQ that the QP accepts now, and keeps it no longer. Returns NULL if there is none, or
  * if the QP has no peer. A REQ that does not fit the peer is dropped. The result is valid until the
  * next call of usiw_face_input(). The host calls this function for a QP without a connection: after
- * usiw_face_set_peer(), when a connection has ended, and when usiw_face_input() asks for it.
+ * usiw_face_set_peer(), when a connection has ended, and when usiw_face_input() asks for it. If
+ * the QP has a connection in the last case, its peer has not confirmed it and has begun anew: the
+ * host first calls usiw_cm_end_yield() for it.
  */
 const struct usiw_face_req *usiw_face_take(struct usiw_face *face);
 

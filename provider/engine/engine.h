@@ -141,8 +141,8 @@ class Engine {
   /// Flushes nothing: the queues are gone with it. What it has taken from an SRQ goes back there. Tells nobody.
   void qp_destroy(Qp* qp);
 
-  /// Installs a connection: the QP goes to RTS. 0, EISCONN (not Idle), EADDRINUSE (4-tuple
-  /// taken), EINVAL, ENOMEM.
+  /// Installs a connection: the QP goes to RTS. 0, EISCONN (not Idle, but a silent connection may take the place of one
+  /// that has not been used), EADDRINUSE (4-tuple taken), EINVAL, ENOMEM.
   int qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn);
   /// From now on the QP waits so long. Only of a QP whose connection is silent, or will be. qp_reset() ends that. A QP
   /// that has waited in vain fails: kRetryExcErr, or kRnrRetryExcErr.

@@ -279,6 +279,8 @@ struct Engine::Impl {
   uint64_t next_nudge() { return nudge_ns_ = std::max(nudge_ns_, now_) + kNudgeNs; }
   void on_rnr_timer(QpContext& qp);
   void lose_late(QpContext& qp);
+  static bool is_unused(const QpContext& qp);
+  void forget_connection(QpContext& qp);
   static bool may_be_silent(const QpContext& qp);
   void on_keepalive(QpContext& qp);
   void qp_limit(QpContext& qp, const QpLimits& limits);

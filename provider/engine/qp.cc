@@ -95,14 +95,38 @@ void Engine::Impl::qp_destroy(QpContext& qp) {
   delete &qp;
 }
 
+/// A silent connection whose peer has begun anew: no message has passed, and this end has nothing under way. Another one
+/// may take its place.
+bool Engine::Impl::is_unused(const QpContext& qp) {
+  return qp.life.is(Phase::kOpen) && qp.conn.silent && !qp.conn.initiator && qp.snd.empty() && qp.sq.busy() == 0 &&
+         qp.snd.nxt() == qp.conn.snd_psn && qp.rcv.nxt() == qp.conn.rcv_psn;
+}
+
+/// Leaves the work of the QP as it is.
+void Engine::Impl::forget_connection(QpContext& qp) {
+  const QpLimits limits = qp.limits;
+  const uint64_t first_at = qp.first_at;
+  qp.active_hook.unlink();
+  acks_.settle(qp);
+  timers_.disarm(qp);
+  leave_waiting(qp);
+  release_held(qp);
+  drop_flow(qp);
+  static_cast<QpConnection&>(qp) = QpConnection{};
+  qp.limits = limits;
+  qp.first_at = first_at;
+  qp.state_.store(QpState::kIdle, std::memory_order_release);
+}
+
 int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const ConnAttr& conn) {
-  if (!qp.life.is(Phase::kIdle)) return EISCONN;
+  if (!qp.life.is(Phase::kIdle) && !is_unused(qp)) return EISCONN;
   if (port < 0 || static_cast<size_t>(port) >= ports_.size() || conn.mtu < USIW_MIN_MTU ||
       std::max(conn.mtu, conn.handshake_mtu) > USIW_MAX_MTU || conn.ird > USIW_MAX_IRD || conn.ord > USIW_MAX_ORD)
     return EINVAL;
   if (qp.attr.send_cq->dead() || qp.attr.recv_cq->dead()) return EOVERFLOW;  // nothing would be seen to complete
   const uint32_t payload = std::min(conn.mtu - outer_bytes(path), ports_[port].port->max_payload());
   if (payload < USIW_MIN_MTU - kIpv6Bytes - kUdpBytes) return EINVAL;
+  if (qp.connected()) forget_connection(qp);
   if (QpContext* other = flows_.find(path.flow)) {
     // A dead connection holds its 4-tuple only to answer repetitions.
     if (!other->life.is(Phase::kDead)) return EADDRINUSE;

@@ -81,8 +81,9 @@ class Contract {
       if (!connected_ && !handed_up_) return "RELEASE of what nobody had";
       if (open_) return "RELEASE without CLOSE";
       if (connected_ && !replied_) return "RELEASE without REPLY";
-      if (accepted_ && !established_) return "RELEASE of an accepted one without ESTABLISHED";
-      if (engine_) return "RELEASE with the connection still in the engine";
+      const bool yields = c.silent && actions == (USIW_CM_A_RELEASE | USIW_CM_A_DEAD);  // usiw_cm_yield()
+      if (accepted_ && !established_ && !yields) return "RELEASE of an accepted one without ESTABLISHED";
+      if (engine_ && !yields) return "RELEASE with the connection still in the engine";
       released_ = true;
     }
     return "";

@@ -61,6 +61,12 @@ struct TestEnd : usiw_cm_end {
     }
     return types;
   }
+  /// Returns what the host of a silent connection that has given way has done wrong.
+  std::string state_after_yield() const {
+    if (!notices.empty()) return "the user was notified";
+    if ((unread.pending >> USIW_EVENT_ABORT & 1) != 0) return "ABORT";
+    return qp_state == USIW_QPS_ERR ? "the QP is in ERR" : "";
+  }
   unsigned count(uint32_t event) const {
     unsigned n = 0;
     for (const Notice& notice : notices) n += notice.event == event;

@@ -99,7 +99,15 @@ struct FaceQp {
     const bool known = end && std::memcmp(&tuple, &end->tuple, sizeof tuple) == 0;
     usiw_face_input(&v, &face, known ? end.get() : nullptr, &tuple, kKey, d.data(), static_cast<uint32_t>(d.size()),
                     now, buf.data());
-    if (v.kind == USIW_FACE_V_TAKE && !end) take();
+    if (v.kind == USIW_FACE_V_TAKE) {
+      if (end) {
+        usiw_cm_end_yield(end.get(), now);
+        expect_sound();
+        EXPECT_EQ(end->state_after_yield(), "") << "the engine has not been told";
+        end.reset();
+      }
+      take();
+    }
     if (end && end->cm.state == USIW_CM_INSTALLING) ready();
     expect_sound();
     if (v.kind != USIW_FACE_V_ANSWER) return std::nullopt;
@@ -469,6 +477,19 @@ TEST_F(FaceTest, reset__one_end_is_first) {
     carry(a, b);
     expect_connected(a, b);
   }
+}
+
+/// The REQ that was kept is of an attempt that the peer has given up since. The next REQ takes its place.
+TEST_F(FaceTest, reset__of_an_attempt_whose_req_was_kept) {
+  a.rtr(b, 5);
+  carry(a, b);
+  ASSERT_TRUE(b.face.req.kept);
+  a.reset();
+  b.rtr(a, 6);
+  EXPECT_EQ(b.state(), USIW_CM_ACCEPT_SENT);
+  a.rtr(b, 5);
+  carry(a, b);
+  expect_connected(a, b);
 }
 
 TEST_F(FaceTest, reset__another_peer) {

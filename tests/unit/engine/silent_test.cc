@@ -228,6 +228,35 @@ TEST_F(FirstContact, responder_sends_first) {
   EXPECT_EQ(w.b.count(USIW_CNT_RTO), 0u);
 }
 
+/// The peer has begun anew, with other PSNs, before the connection was used. What is posted goes by the new one.
+TEST_F(FirstContact, another_connection_takes_the_place_of_an_unused_one) {
+  const FlowKey flow = w.next_flow(false);
+  const Path pa{flow, {}, {}, 64, 0}, pb{SimWire::reversed(flow), {}, {}, 64, 0};
+  const auto conn = [](uint32_t psn, bool initiator) {
+    return ConnAttr{.snd_psn = psn,
+                    .rcv_psn = psn,
+                    .snd_window = 8,
+                    .ird = 1,
+                    .ord = 1,
+                    .mtu = 1500,
+                    .initiator = initiator,
+                    .silent = true};
+  };
+  post_recv(qa, {ra->sge(0, 8)});
+  post_recv(qb, {rb->sge(0, 8)});
+  send(qb, rb->sge(8, 8));
+  ASSERT_EQ(0, w.b.engine.qp_connect(qb, w.b.port_no, pb, conn(5, false)));
+  w.run_for(50 * kMs);
+  ASSERT_EQ(0, w.b.engine.qp_connect(qb, w.b.port_no, pb, conn(77, false)));
+  ASSERT_EQ(0, w.a.engine.qp_connect(qa, w.a.port_no, pa, conn(77, true)));
+  send(qa, ra->sge(8, 8));
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.send_cq, 1));
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.recv_cq, 1));
+  EXPECT_EQ(EISCONN, w.b.engine.qp_connect(qb, w.b.port_no, pb, conn(99, false))) << "messages have passed";
+  EXPECT_EQ(EISCONN, w.a.engine.qp_connect(qa, w.a.port_no, pa, conn(99, true)));
+}
+
 TEST_F(FirstContact, reset_ends_the_wait) {
   send(qa, ra->sge(0, 8));
   w.run_for(5 * kSec);

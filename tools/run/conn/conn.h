@@ -88,6 +88,8 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   void reject(const void* pd, uint16_t pd_len) { run(usiw_cm_end_reject, pd, pd_len); }
   void disconnect() { run(usiw_cm_end_disconnect); }
   void abort(usiw_abort_reason reason) { run(usiw_cm_end_abort, reason); }
+  /// Gives way to another silent connection with the same peer: see usiw_cm_end_yield().
+  void yield() { run(usiw_cm_end_yield); }
   void report(const usiw_qp_report& report);
   /// Stops all events to the user.
   void forget_user() { usiw_cm_end_leave(this); }

@@ -68,13 +68,11 @@ void add_gids(Files& all, const std::string& port, const std::string& ifname) {
   }
   const std::vector<Gid> gids = gid_table().entries;
   for (uint32_t i = 0; i < gids.size(); i++) {
-    all[port + "gids/" + std::to_string(i)] = groups_of(std::bit_cast<std::array<uint8_t, 16>>(gids[i].gid)) + "
-";
+    all[port + "gids/" + std::to_string(i)] = groups_of(std::bit_cast<std::array<uint8_t, 16>>(gids[i].gid)) + "\n";
     if (gids[i].there)
       add_type(i, "RoCE v2");
     else  // the kernel's file gives EINVAL when it is read, and then libibverbs assumes v1; without a file it fails
-      all[port + "gid_attrs/types/" + std::to_string(i)] = "IB/RoCE v1
-";
+      all[port + "gid_attrs/types/" + std::to_string(i)] = "IB/RoCE v1\n";
   }
 }
 

@@ -69,6 +69,7 @@ int Face::check_address(const ib_uverbs_modify_qp& cmd) {
   if (cmd.dest.port_num != 1) return -EINVAL;
   // Only two moves have an address vector: INIT to RTR, and SQD to SQD. The path of a connection does not change.
   if ((cmd.attr_mask & USIW_QP_PATH_MTU) == 0) return -EOPNOTSUPP;
+  if (usiw_face_port(cmd.dest_qp_num) == 0) return -EINVAL;
   if (usiw_face_is_of_cm(cmd.dest_qp_num) != 0) return 0;
   return find_path(cmd);
 }
@@ -79,7 +80,6 @@ int Face::find_path(const ib_uverbs_modify_qp& cmd) {
   const ib_uverbs_qp_dest& av = cmd.dest;
   const std::vector<Gid> gids = gid_table().entries;
   if (av.is_global == 0 || av.sgid_index >= gids.size() || !gids[av.sgid_index].there) return -EINVAL;
-  if (usiw_face_port(cmd.dest_qp_num) == 0) return -EINVAL;
   const Gid& own = gids[av.sgid_index];
   Endpoint peer;
   std::memcpy(&peer.addr, av.dgid, sizeof av.dgid);
@@ -173,7 +173,15 @@ void Face::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, c
   if (found == faces().end()) return;
   Face& face = *found->second;
   if (!Conn::receive_for_qp(face.face_, *sock, tuple, data, len)) return;
-  if (const std::shared_ptr<Qp> qp = qp_by_number(face.qpn()); qp && !qp->conn) face.answer(qp);
+  const std::shared_ptr<Qp> qp = qp_by_number(face.qpn());
+  if (!qp) return;
+  if (const std::shared_ptr<Conn> conn = face.conn_; conn && qp->conn == conn) {
+    // The peer has not confirmed this connection, and has begun anew. The engine gets the new one in its place.
+    conn->yield();
+    qp->events->cancel(*conn);
+    face.conn_.reset();
+  }
+  if (!qp->conn) face.answer(qp);
 }
 
 /// A silent connection ends when the engine has given up, and then the program knows. If the engine could not have it

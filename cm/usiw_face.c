@@ -38,6 +38,7 @@ void usiw_face_set_peer(struct usiw_face *face, const __u8 local[16], const __u8
 {
 	struct usiw_face_peer *peer = &face->peer;
 
+	face->generation++;
 	memset(peer, 0, sizeof(*peer));
 	memcpy(peer->tuple.local, local, 16);
 	memcpy(peer->tuple.remote, remote, 16);
@@ -101,10 +102,31 @@ static int fits(const struct usiw_face *face)
 
 const struct usiw_face_req *usiw_face_take(struct usiw_face *face)
 {
-	if (!face->peer.qpn || !face->req.kept)
-		return NULL;
 	face->req.kept = 0;
-	return fits(face) ? &face->req : NULL;
+	return &face->req;
+}
+
+/* As usiw_cm_cookie_isn(), with other ISNs in each generation. */
+static __u32 isn_of(const struct usiw_face *face, const __u64 key[2],
+		    const struct usiw_cm_tuple *tuple, const struct usiw_cm_packet *pkt,
+		    __u64 now_us, __u8 *proven)
+{
+	const __u64 of_generation[2] = { key[0], key[1] ^ face->generation };
+
+	return usiw_cm_cookie_isn(of_generation, tuple, pkt->psn, pkt->ack_psn, now_us, proven);
+}
+
+__u32 usiw_face_challenge(struct usiw_face *face, const __u64 key[2], __u64 now_us, void *buf)
+{
+	const struct usiw_face_req *req = &face->req;
+	__u8 proven;
+
+	if (!req->kept)
+		return 0;
+	face->req.kept = 0;
+	return usiw_cm_build_pending(&req->pkt,
+				     isn_of(face, key, &req->tuple, &req->pkt, now_us, &proven),
+				     buf);
 }
 
 /* True if @pkt asks for a QP, from the port that the asking QP number names. */
@@ -154,7 +176,7 @@ static void request(struct usiw_face_verdict *v, struct usiw_face *face,
 		answer(v, usiw_cm_build_refusal(pkt, USIW_REJECT_NO_LISTENER, buf));
 		return;
 	}
-	isn = usiw_cm_cookie_isn(key, tuple, pkt->psn, pkt->ack_psn, now_us, &proven);
+	isn = isn_of(face, key, tuple, pkt, now_us, &proven);
 	if (proven) {
 		keep(face, tuple, pkt, isn);
 		if ((!end || usiw_cm_may_yield(&end->cm)) && face->peer.qpn && fits(face)) {

@@ -8,9 +8,10 @@
  * is due. A host supplies a UDP port for each QP, and makes the connections, which are silent
  * (usiw_cm_set_silent()).
  *
- * A REQ may arrive before the program has moved its QP to RTR. Then the QP keeps the REQ. Anybody
- * can send a REQ from a false address, so a QP keeps and accepts only proven REQs: those that bring
- * back the ISN of a PENDING. It keeps the newest one.
+ * Anybody can send a REQ from a false address, so only proven REQs count: those that bring back the
+ * ISN of a PENDING. A REQ may arrive before the program has moved its QP to RTR. Then the QP keeps
+ * the newest one, and asks its sender at RTR whether it still asks. A QP has other ISNs after each
+ * move to RTR, so a REQ of before RESET means nothing afterwards.
  *
  * Like the rest of cm/, this code has no I/O, allocation, clock or lock. The host serialises the
  * calls on one QP.
@@ -94,6 +95,7 @@ struct usiw_face_req {
 
 struct usiw_face {
 	__u32 qpn;
+	__u32 generation;	/* moves to RTR so far: each has ISNs of its own */
 	struct usiw_face_peer peer;
 	struct usiw_face_req req;
 };
@@ -125,12 +127,17 @@ enum usiw_face_part usiw_face_role(const struct usiw_face *face);
 void usiw_face_build_ask(const struct usiw_face *face, struct usiw_face_ask *ask);
 
 /*
- * Returns the REQ that the QP accepts now, and keeps it no longer. Returns NULL if there is none, or
- * if the QP has no peer. A REQ that does not fit the peer is dropped. The result is valid until the
- * next call of usiw_face_input(). The host calls this function for a QP without a connection: after
- * usiw_face_set_peer(), when a connection has ended, and when usiw_face_input() asks for it. If
- * the QP has a connection in the last case, its peer has not confirmed it and has begun anew: the
- * host first calls usiw_cm_end_yield() for it.
+ * Builds the PENDING that asks the sender of the kept REQ whether it still asks: the REQ may be of an
+ * attempt that its sender has given up since. Returns the length, or 0 if no REQ is kept. The host
+ * sends it to face->req.tuple.remote, after usiw_face_set_peer() in the part ANSWERS.
+ */
+__u32 usiw_face_challenge(struct usiw_face *face, const __u64 key[2], __u64 now_us, void *buf);
+
+/*
+ * Returns the REQ that the QP accepts now, and keeps it no longer. It is valid until the next call of
+ * usiw_face_input(). The host calls this function only if usiw_face_input() asks for it. If the QP
+ * has a connection then, its peer has not confirmed it and has begun anew: the host first calls
+ * usiw_cm_end_yield() for it.
  */
 const struct usiw_face_req *usiw_face_take(struct usiw_face *face);
 

@@ -98,7 +98,7 @@ void Engine::Impl::qp_destroy(QpContext& qp) {
 /// A silent connection whose peer has begun anew: no message has passed, and this end has nothing under way. Another one
 /// may take its place.
 bool Engine::Impl::is_unused(const QpContext& qp) {
-  return qp.life.is(Phase::kOpen) && qp.conn.silent && !qp.conn.initiator && qp.snd.empty() && qp.sq.busy() == 0 &&
+  return qp.life.is(Phase::kOpen) && qp.conn.silent && qp.snd.empty() && qp.sq.busy() == 0 &&
          qp.snd.nxt() == qp.conn.snd_psn && qp.rcv.nxt() == qp.conn.rcv_psn;
 }
 

@@ -9,7 +9,9 @@
 #include "cm/object/usiw_device_attr.h"
 #include "cm/object/usiw_face_states.h"
 #include "cm/usiw_face.h"
+#include "tools/run/conn/admission.h"
 #include "tools/run/conn/event_stream.h"
+#include "tools/run/host/clock.h"
 #include "tools/run/host/gid_table.h"
 #include "tools/run/host/never_destroyed.h"
 #include "tools/run/host/random.h"
@@ -111,7 +113,6 @@ void Face::moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd) 
     case USIW_QPS_RTS:
       if ((mask & USIW_QP_SQ_PSN) != 0) usiw_face_set_sq_psn(&face_, cmd.sq_psn);
       qp->state.accepted();
-      if (!qp->conn) answer(qp);
       break;
     default: break;
   }
@@ -152,7 +153,12 @@ void Face::connect(const std::shared_ptr<Qp>& qp) {
   const usiw_cm_tuple ends = cm_tuple(path_.tuple);
   usiw_face_set_peer(&face_, ends.local, ends.remote, ends.scope, qp->attrs.dest_qp_num, qp->attrs.rq_psn);
   const usiw_face_part part = usiw_face_role(&face_);
-  if (part == USIW_FACE_ANSWERS) return answer(qp);
+  if (part == USIW_FACE_ANSWERS) {
+    uint8_t buf[USIW_CM_MAX_DATAGRAM];
+    const uint32_t len = usiw_face_challenge(&face_, Admission::secret(), now_us(), buf);
+    if (len != 0) sock_->send(kept_from_.local, kept_from_.remote, 0, buf, len);
+    return;
+  }
   usiw_face_build_ask(&face_, &ask_);
   ConnParam with_ask = param(*qp);
   with_ask.pd_len = sizeof ask_;
@@ -160,11 +166,9 @@ void Face::connect(const std::shared_ptr<Qp>& qp) {
   if (conn_ && usiw_cm_is_over(&conn_->state()) != 0) conn_.reset();
 }
 
-/// Accepts the REQ that has arrived, if it fits.
+/// Accepts the REQ that has arrived.
 void Face::answer(const std::shared_ptr<Qp>& qp) {
-  const usiw_face_req* req = usiw_face_take(&face_);
-  if (req == nullptr) return;
-  Conn::take_request(sock_, path_, *req, param(*qp), qp, this, conn_);
+  Conn::take_request(sock_, path_, *usiw_face_take(&face_), param(*qp), qp, this, conn_);
   if (conn_ && usiw_cm_is_over(&conn_->state()) != 0) conn_.reset();
 }
 
@@ -172,7 +176,10 @@ void Face::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, c
   const auto found = faces().find(sock.get());
   if (found == faces().end()) return;
   Face& face = *found->second;
-  if (!Conn::receive_for_qp(face.face_, *sock, tuple, data, len)) return;
+  const bool takes = Conn::receive_for_qp(face.face_, *sock, tuple, data, len);
+  const usiw_cm_tuple ends = cm_tuple(tuple);
+  if (face.face_.req.kept != 0 && std::memcmp(&face.face_.req.tuple, &ends, sizeof ends) == 0) face.kept_from_ = tuple;
+  if (!takes) return;
   const std::shared_ptr<Qp> qp = qp_by_number(face.qpn());
   if (!qp) return;
   if (const std::shared_ptr<Conn> conn = face.conn_; conn && qp->conn == conn) {

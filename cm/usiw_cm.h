@@ -154,8 +154,8 @@ __u32 usiw_cm_abort(struct usiw_cm_conn *c, __u8 abort_reason, __u64 now_us);
 __u32 usiw_cm_forget(struct usiw_cm_conn *c);
 /*
  * Ends a silent connection of a responder that its peer has not confirmed, because the peer asks for
- * another one. The user is not notified, and the engine is not told: it gets the other connection
- * in place of this one.
+ * another one. Neither user nor engine is notified. The engine gets the other connection in place
+ * of this one.
  */
 __u32 usiw_cm_yield(struct usiw_cm_conn *c);
 /* True if usiw_cm_yield() may end the connection. */

@@ -228,7 +228,7 @@ TEST_F(FirstContact, responder_sends_first) {
   EXPECT_EQ(w.b.count(USIW_CNT_RTO), 0u);
 }
 
-/// The peer has begun anew, with other PSNs, before the connection was used. What is posted goes by the new one.
+/// The peer has begun anew, with other PSNs, before the connection was used. The new one carries the posted work.
 TEST_F(FirstContact, another_connection_takes_the_place_of_an_unused_one) {
   const FlowKey flow = w.next_flow(false);
   const Path pa{flow, {}, {}, 64, 0}, pb{SimWire::reversed(flow), {}, {}, 64, 0};

@@ -34,9 +34,6 @@ uint8_t index_of(const Endpoint& of) {
   return 0;
 }
 
-/// The number by which the QP of the peer is known. The true number is not on the wire, and nothing needs it.
-uint32_t number_of_peer(const Endpoint& peer) { return USIW_FACE_TAG_CM << 16 | ntohs(peer.port); }
-
 }  // namespace
 
 UcmPath UcmId::query_path() const {
@@ -89,7 +86,7 @@ int UcmId::init_qp_attr_on_face(uint32_t qp_state, ib_uverbs_qp_attr& attr) cons
       attr.ah_attr.is_global = 1;
       attr.ah_attr.port_num = kFacePort;
       attr.path_mtu = usiw_mtu_named(cm->mtu);
-      attr.dest_qp_num = number_of_peer(dst_);
+      attr.dest_qp_num = number_of_peer_qp();
       attr.rq_psn = cm->peer_isn & USIW_FACE_PSN_MASK;
       attr.max_dest_rd_atomic = static_cast<uint8_t>(cm->ird != 0 ? cm->ird : cm->peer_ord);
       return 0;
@@ -105,7 +102,5 @@ int UcmId::init_qp_attr_on_face(uint32_t qp_state, ib_uverbs_qp_attr& attr) cons
     default: return -EINVAL;
   }
 }
-
-uint32_t UcmId::number_of_peer_qp() const { return number_of_peer(dst_); }
 
 }  // namespace usiw::run

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "cm/usiw_face.h"
 #include "tools/run/conn/conn.h"
 #include "tools/run/host/host.h"
 #include "tools/run/ucm/ucm_events.h"
@@ -69,7 +70,8 @@ class UcmId final : public ConnUser, public Listener, public std::enable_shared_
 
  private:
   void set_gids(sockaddr_ib& source, sockaddr_ib& destination) const;
-  uint32_t number_of_peer_qp() const;
+  /// On the RoCE face: the number by which the QP of the peer is known. The true number is not on the wire.
+  uint32_t number_of_peer_qp() const { return USIW_FACE_TAG_CM << 16 | ntohs(dst_.port); }
   int init_qp_attr_on_face(uint32_t qp_state, ib_uverbs_qp_attr& attr) const;
   enum class State { kIdle, kAddrBound, kAddrResolved, kRouteResolved, kConnect, kListen, kDestroyed };
 

@@ -346,11 +346,27 @@ __u64 usiw_cm_end_deadline(const struct usiw_cm_end *end)
 	return at;
 }
 
+/*
+ * Logs once why a silent connection does not come about. It asks on, and its user gets no notice.
+ * A peer that answers PENDING is not in RTR yet, which is no error.
+ */
+static void hint_silent(struct usiw_cm_end *end, __u64 now_us)
+{
+	char hint[USIW_CM_HINT_MAX];
+
+	if (!end->cm.silent || end->hinted || end->cm.state != USIW_CM_REQ_SENT ||
+	    now_us - end->cm.connect_us < USIW_CM_SILENT_HINT_US || !usiw_cm_hint(&end->cm, hint))
+		return;
+	end->hinted = 1;
+	end->host->log(end, USIW_CM_LOG_NO_CONNECTION, hint);
+}
+
 void usiw_cm_end_tick(struct usiw_cm_end *end, __u64 now_us)
 {
 	__u32 actions = usiw_cm_path_tick(end, now_us);
 
 	act(end, actions | usiw_cm_timer(&end->cm, now_us), now_us);
+	hint_silent(end, now_us);
 }
 
 /* ---- Checks ------------------------------------------------------------ */

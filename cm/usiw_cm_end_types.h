@@ -144,6 +144,7 @@ struct usiw_cm_host {
  *		without the lock
  * @port:	1 + enum usiw_port_kind as the process reported it; 0: no report yet. A host may
  *		read it without the lock
+ * @hinted:	a hint about a silent connection that does not come about has been logged
  * @port_why:	enum usiw_port_why. A host may read it without the lock
  * @move_us:	time by which the process must report another port, because raw packets are
  *		forbidden; 0: no limit
@@ -167,6 +168,7 @@ struct usiw_cm_end {
 	__u8 ports;
 	__u8 port;
 	__u8 port_why;
+	__u8 hinted;
 	__u64 move_us;
 	__u64 resolve_us;
 	struct usiw_cm_ledger ledger;

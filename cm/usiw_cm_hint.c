@@ -99,8 +99,29 @@ static const char *refusal(__u8 reason)
 	}
 }
 
+/* The answers that mean something else if a QP asks another QP. */
+static const char *silent_text(const struct usiw_cm_conn *c)
+{
+	switch (c->answer) {
+	case USIW_CM_ANSWER_NOTHING:
+		return "no answer: no host has this address, or a firewall drops UDP";
+	case USIW_CM_ANSWER_REJECT:
+		if (c->reject_reason == USIW_REJECT_NO_LISTENER)
+			return "usiw answers: it has no such QP, or addresses are translated on the way (NAT)";
+		return "usiw answers, but no QP of the RoCE face";
+	case USIW_CM_ANSWER_NO_PORT:
+		return "the host has no such QP (ICMP port unreachable), or a firewall rejects it";
+	default:
+		return NULL;
+	}
+}
+
 static const char *hint_text(const struct usiw_cm_conn *c)
 {
+	const char *text = c->silent ? silent_text(c) : NULL;
+
+	if (text)
+		return text;
 	switch (c->answer) {
 	case USIW_CM_ANSWER_NOTHING:
 		return c->status == -ETIMEDOUT ?
@@ -138,9 +159,12 @@ int usiw_cm_hint(const struct usiw_cm_conn *c, char *buf)
 
 	/*
 	 * Only an initiator gets a hint, and only for these three errors. Other errors have their
-	 * cause on this host, or the peer has reset the connection.
+	 * cause on this host, or the peer has reset the connection. A silent initiator gets one
+	 * while it asks.
 	 */
-	if (!c->initiator ||
+	if (!c->initiator || (c->silent && c->state != USIW_CM_REQ_SENT))
+		return 0;
+	if (!c->silent &&
 	    (c->status != -ETIMEDOUT && c->status != -ECONNREFUSED && c->status != -EPROTO))
 		return 0;
 	if (c->answer == USIW_CM_ANSWER_ALIEN) {

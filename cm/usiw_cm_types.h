@@ -93,6 +93,7 @@ enum usiw_cm_answer {
 #define USIW_CM_LINGER_US		2000000u	/* time in LINGER */
 #define USIW_CM_RESET_TRIES		3	/* RESETs by timer, or in answer to RESETs */
 #define USIW_CM_SILENT_REPEAT_US	1000000u	/* silent initiator: longest wait between REQs */
+#define USIW_CM_SILENT_HINT_US	3000000u	/* it logs a hint after this time without a connection */
 
 /**
  * struct usiw_cm_conn - one connection; usiw_cm_init_active() or _passive() sets all of it

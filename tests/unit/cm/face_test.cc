@@ -12,6 +12,7 @@
 
 #include "cm/object/usiw_face_states.h"
 #include "cm/usiw_cm_cookie.h"
+#include "cm/usiw_cm_hint.h"
 #include "tests/support/cm_end_host.h"
 
 namespace {
@@ -344,6 +345,31 @@ TEST_F(FaceTest, itself__needs_no_datagram) {
   EXPECT_EQ(alone.end->info.snd_window, 64u);
   EXPECT_EQ(alone.end->info.ird, 8u);
   EXPECT_EQ(alone.end->info.ord, 8u);
+}
+
+/// A person sees why nothing happens. A peer that is late is no reason.
+TEST_F(FaceTest, hint__after_a_while) {
+  for (const bool late : {true, false}) {
+    FaceQp x{kSmall, a.face.qpn};
+    x.rtr(b, 5);
+    if (late) carry(x, b);
+    x.take_sent();
+    for (int i = 0; i < 20; i++) x.pass(500'000);
+    EXPECT_EQ(x.end->logs.size(), late ? 0u : 1u);
+  }
+}
+
+TEST_F(FaceTest, hint__nat) {
+  a.rtr(b, 5);
+  const Datagram req = a.take_sent().at(0);
+  usiw_cm_tuple translated = from_a;
+  translated.local_port ^= 0x100;
+  const auto answer = b.receive(translated, req);
+  ASSERT_TRUE(answer);
+  a.receive(reversed(from_a), *answer);
+  char hint[USIW_CM_HINT_MAX];
+  ASSERT_TRUE(usiw_cm_hint(&a.end->cm, hint));
+  EXPECT_NE(std::string(hint).find("NAT"), std::string::npos) << hint;
 }
 
 // ---- Strangers ----

@@ -235,7 +235,9 @@ bool Engine::Impl::may_be_silent(const QpContext& qp) {
 
 void Engine::Impl::on_keepalive(QpContext& qp) {
   if (qp.keepalive.answered(qp.heard_ns)) return;
-  if (qp.keepalive.unanswered() >= kMaxProbes && now_ - qp.heard_ns >= patience(qp) && !may_be_silent(qp))
+  // A QP with limits may have been silent for longer than these before it began to wait: see waited_in_vain().
+  if (qp.keepalive.unanswered() >= kMaxProbes && !qp.limited() && now_ - qp.heard_ns >= patience_ &&
+      !may_be_silent(qp))
     return give_up(qp);
   const bool again = qp.keepalive.unanswered() != 0;
   if (again) missed_answer(qp);

@@ -96,6 +96,18 @@ TEST_F(Silent, read_whose_response_does_not_come) {
   EXPECT_LT(w.clock.now - t, 3 * kSec);
 }
 
+/// The QP was idle for longer than its limit before it waits.
+TEST_F(Silent, read_after_a_long_pause_waits_for_the_whole_limit) {
+  limit(qa, {.retry_ns = 5 * kSec, .rnr_ns = kForEver, .first_ns = kForEver, .ord = 16});
+  w.run_for(8 * kSec);
+  cut();
+  const uint64_t t = w.clock.now;
+  read(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_GE(w.clock.now - t, 5 * kSec);
+  EXPECT_LT(w.clock.now - t, 6 * kSec);
+}
+
 /// A RESET that any other connection would verify: the PSNs of this end's own datagrams, exchanged.
 TEST_F(Silent, stray_reset_is_ignored) {
   const PairOptions o;

@@ -281,7 +281,7 @@ struct Engine::Impl {
   void lose_late(QpContext& qp);
   static bool is_unused(const QpContext& qp);
   void forget_connection(QpContext& qp);
-  static bool may_be_silent(const QpContext& qp);
+  static bool wants_nothing(const QpContext& qp);
   void on_keepalive(QpContext& qp);
   void qp_limit(QpContext& qp, const QpLimits& limits);
   void expect_connection(QpContext& qp);
@@ -289,8 +289,6 @@ struct Engine::Impl {
   [[gnu::cold]] bool waited_in_vain(QpContext& qp);
   void rnr_exceeded(QpContext& qp);
   uint64_t limit_of(const QpContext& qp) const;
-  /// ns that may pass without a sign of the peer.
-  uint64_t patience(const QpContext& qp) const { return qp.limited() ? qp.limits.retry_ns : patience_; }
   uint64_t keepalive_at(const QpContext& qp) const;
   uint64_t deadline_of(const QpContext& qp) const;
   void give_up(QpContext& qp);

@@ -95,6 +95,7 @@ struct QpConnection {
   uint32_t trace_flow = 0;
   QpLimits limits{};           ///< all 0: none are set
   uint64_t first_at = kNever;  ///< a connection is waited for until then
+  uint64_t wanted_nothing_at = 0;  ///< when no work request was seen to wait for the peer, with limits
 
   /// The limits are set, and hold for the connection.
   bool limited() const { return conn.silent && limits.retry_ns != 0; }

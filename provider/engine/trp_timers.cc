@@ -25,20 +25,25 @@ uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
 
 /// The time at which a QP with limits has waited in vain. It may have been this end that was stopped, and the answer is
 /// still on its way. So the peer has been asked a few times, unless the program or its user wants a very short limit.
+/// If only responses to READs wait, the program does not wait, and a peer that is gone is not noticed.
 uint64_t Engine::Impl::limit_of(const QpContext& qp) const {
-  const auto end = [](uint64_t since, uint64_t ns) { return since > kNever - ns ? kNever : since + ns; };
+  const auto end = [&qp](uint64_t since, uint64_t ns) {
+    since = std::max(since, qp.wanted_nothing_at);
+    return since > kNever - ns ? kNever : since + ns;
+  };
+  if (wants_nothing(qp)) return kNever;
   const unsigned asked = qp.limits.retry_ns < kShortLimitNs ? 2 : kMinRetries;
   if (qp.not_ready.active()) {
     const uint64_t ready = end(qp.not_ready.since_ns(), qp.limits.rnr_ns);
     return qp.not_ready.unheard() < asked ? ready : std::min(ready, end(qp.heard_ns, qp.limits.retry_ns));
   }
   if (!qp.snd.empty()) return qp.timeout.in_a_row() < asked ? kNever : end(qp.timeout.since_ns(), qp.limits.retry_ns);
-  return may_be_silent(qp) || qp.keepalive.unanswered() == 0 ? kNever
-                                                             : end(qp.keepalive.since_ns(), qp.limits.retry_ns);
+  return qp.keepalive.unanswered() == 0 ? kNever : end(qp.keepalive.since_ns(), qp.limits.retry_ns);
 }
 
 /// It is over, of a QP with limits, if these have passed.
 bool Engine::Impl::waited_in_vain(QpContext& qp) {
+  if (wants_nothing(qp)) qp.wanted_nothing_at = now_;
   if (limit_of(qp) > now_) return false;
   if (qp.not_ready.active() && now_ - qp.not_ready.since_ns() >= qp.limits.rnr_ns)
     rnr_exceeded(qp);
@@ -50,6 +55,7 @@ bool Engine::Impl::waited_in_vain(QpContext& qp) {
 void Engine::Impl::qp_limit(QpContext& qp, const QpLimits& limits) {
   now_ = clock_.now_ns();
   qp.limits = limits;
+  if (wants_nothing(qp)) qp.wanted_nothing_at = now_;
   if (qp.limited()) qp.sq.limit_reads(limits.ord);
   if (qp.connected()) return touch_timer(qp, deadline_of(qp));
   if (qp.life.is(Phase::kIdle)) expect_connection(qp);
@@ -129,7 +135,9 @@ void Engine::Impl::lose_oldest(QpContext& qp) {
 /// acknowledgement tells by the bitmap and by time (RACK) what else is missing, and if
 /// the peer was merely asleep nothing else has been wasted.
 void Engine::Impl::on_rto(QpContext& qp) {
-  if (qp.timeout.in_a_row() >= kMinRetries && now_ - qp.timeout.since_ns() >= patience(qp)) return give_up(qp);
+  if (qp.timeout.in_a_row() >= kMinRetries && !qp.limited() && now_ - qp.timeout.since_ns() >= patience_ &&
+      !wants_nothing(qp))
+    return give_up(qp);
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
   if (qp.path.merge) qp.merge_trust.timed_out(qp.snd.una(), qp.snd.nxt());
@@ -227,17 +235,16 @@ void Engine::Impl::lose_late(QpContext& qp) {
   }
 }
 
-/// True if nothing waits for the peer, and the peer need not show that it exists.
-bool Engine::Impl::may_be_silent(const QpContext& qp) {
-  if (!qp.conn.silent || !qp.snd.empty() || qp.sq.busy() != 0) return false;
+/// True if no work request waits for the peer, and the peer need not show that it exists.
+bool Engine::Impl::wants_nothing(const QpContext& qp) {
+  if (!qp.conn.silent || qp.sq.busy() != 0) return false;
   return qp.sq.stopped() || qp.sq.wqe(qp.sq.head()).valid.load(std::memory_order_acquire) == 0;
 }
 
 void Engine::Impl::on_keepalive(QpContext& qp) {
   if (qp.keepalive.answered(qp.heard_ns)) return;
   // A QP with limits may have been silent for longer than these before it began to wait: see waited_in_vain().
-  if (qp.keepalive.unanswered() >= kMaxProbes && !qp.limited() && now_ - qp.heard_ns >= patience_ &&
-      !may_be_silent(qp))
+  if (qp.keepalive.unanswered() >= kMaxProbes && !qp.limited() && now_ - qp.heard_ns >= patience_ && !wants_nothing(qp))
     return give_up(qp);
   const bool again = qp.keepalive.unanswered() != 0;
   if (again) missed_answer(qp);

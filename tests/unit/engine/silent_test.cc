@@ -108,6 +108,36 @@ TEST_F(Silent, read_after_a_long_pause_waits_for_the_whole_limit) {
   EXPECT_LT(w.clock.now - t, 6 * kSec);
 }
 
+/// A peer that has read, and is gone before it has acknowledged the response, is not missed.
+TEST_F(Silent, response_is_not_acknowledged) {
+  for (const bool limited : {true, false}) {
+    World other;
+    const auto [qc, qd] = other.connect({.silent = true});
+    Region *rc = other.a.region(64), *rd = other.b.region(64);
+    for (auto [engine, qp] : {std::pair(&other.a.engine, qc), std::pair(&other.b.engine, qd)})
+      engine->qp_permit(qp, kAccessRemoteWrite | kAccessRemoteRead);
+    if (limited)
+      other.b.engine.qp_limit(qd, {.retry_ns = 2 * kSec, .rnr_ns = kForEver, .first_ns = kForEver, .ord = 16});
+    other.wire.filter = [](int side, Datagram&) { return side == 0; };
+    const Sge sge = rc->sge(0, 8);
+    ASSERT_EQ(0, qc->post_send({1, WrOpcode::kRdmaRead, kWrSignaled, rd->addr(), rd->stag}, {&sge, 1}));
+    qc->ring_send();
+    other.run_for(10 * kMs);
+    other.wire.faults.cut[0] = other.wire.faults.cut[1] = true;
+    other.run_for(60 * kSec);
+    EXPECT_EQ(QpState::kRts, qd->state());
+    EXPECT_TRUE(other.b.events.failed.empty());
+    if (!limited) continue;
+    const uint64_t t = other.clock.now;
+    const Sge of_d = rd->sge(0, 8);
+    ASSERT_EQ(0, qd->post_send({2, WrOpcode::kSend, kWrSignaled, 0, 0}, {&of_d, 1}));
+    qd->ring_send();
+    EXPECT_TRUE(other.run([&] { return !other.b.events.failed.empty(); }, 5 * kSec));
+    EXPECT_EQ(kRetryExcErr, other.b.poll(other.b.send_cq).at(0).status);
+    EXPECT_GE(other.clock.now - t, 1 * kSec);
+  }
+}
+
 /// A RESET that any other connection would verify: the PSNs of this end's own datagrams, exchanged.
 TEST_F(Silent, stray_reset_is_ignored) {
   const PairOptions o;

@@ -27,10 +27,11 @@ static __be16 be_port(__u32 qpn)
 	return port;
 }
 
-void usiw_face_init(struct usiw_face *face, __u32 qpn)
+void usiw_face_init(struct usiw_face *face, __u32 qpn, __u32 random)
 {
 	memset(face, 0, sizeof(*face));
 	face->qpn = qpn;
+	face->attempt = random;
 }
 
 void usiw_face_set_peer(struct usiw_face *face, const __u8 local[16], const __u8 remote[16],
@@ -38,7 +39,7 @@ void usiw_face_set_peer(struct usiw_face *face, const __u8 local[16], const __u8
 {
 	struct usiw_face_peer *peer = &face->peer;
 
-	face->generation++;
+	face->attempt++;
 	memset(peer, 0, sizeof(*peer));
 	memcpy(peer->tuple.local, local, 16);
 	memcpy(peer->tuple.remote, remote, 16);
@@ -58,6 +59,7 @@ void usiw_face_set_sq_psn(struct usiw_face *face, __u32 sq_psn)
 void usiw_face_forget_peer(struct usiw_face *face)
 {
 	face->peer.qpn = 0;
+	face->attempt++;
 }
 
 enum usiw_face_part usiw_face_role(const struct usiw_face *face)
@@ -102,18 +104,23 @@ static int fits(const struct usiw_face *face)
 
 const struct usiw_face_req *usiw_face_take(struct usiw_face *face)
 {
+	if (!face->peer.qpn || !face->req.kept || face->req.attempt != face->attempt)
+		return NULL;
 	face->req.kept = 0;
+	if (!fits(face))
+		return NULL;
+	face->attempt++;
 	return &face->req;
 }
 
-/* As usiw_cm_cookie_isn(), with other ISNs in each generation. */
+/* As usiw_cm_cookie_isn(), with other ISNs in each attempt. */
 static __u32 isn_of(const struct usiw_face *face, const __u64 key[2],
 		    const struct usiw_cm_tuple *tuple, const struct usiw_cm_packet *pkt,
 		    __u64 now_us, __u8 *proven)
 {
-	const __u64 of_generation[2] = { key[0], key[1] ^ face->generation };
+	const __u64 mine[2] = { key[0] ^ face->attempt, key[1] ^ face->qpn };
 
-	return usiw_cm_cookie_isn(of_generation, tuple, pkt->psn, pkt->ack_psn, now_us, proven);
+	return usiw_cm_cookie_isn(mine, tuple, pkt->psn, pkt->ack_psn, now_us, proven);
 }
 
 __u32 usiw_face_challenge(struct usiw_face *face, const __u64 key[2], __u64 now_us, void *buf)
@@ -121,9 +128,8 @@ __u32 usiw_face_challenge(struct usiw_face *face, const __u64 key[2], __u64 now_
 	const struct usiw_face_req *req = &face->req;
 	__u8 proven;
 
-	if (!req->kept)
+	if (!face->peer.qpn || !req->kept || !fits(face))
 		return 0;
-	face->req.kept = 0;
 	return usiw_cm_build_pending(&req->pkt,
 				     isn_of(face, key, &req->tuple, &req->pkt, now_us, &proven),
 				     buf);
@@ -150,6 +156,7 @@ static void keep(struct usiw_face *face, const struct usiw_cm_tuple *tuple,
 	req->src_qpn = usiw_get32(pkt->pd + AT(src_qpn));
 	req->rq_psn = usiw_get32(pkt->pd + AT(rq_psn));
 	req->sq_psn = usiw_get32(pkt->pd + AT(sq_psn));
+	req->attempt = face->attempt;
 	req->kept = 1;
 }
 

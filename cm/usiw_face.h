@@ -10,8 +10,8 @@
  *
  * Anybody can send a REQ from a false address, so only proven REQs count: those that bring back the
  * ISN of a PENDING. A REQ may arrive before the program has moved its QP to RTR. Then the QP keeps
- * the newest one, and asks its sender at RTR whether it still asks. A QP has other ISNs after each
- * move to RTR, so a REQ of before RESET means nothing afterwards.
+ * the newest one, and asks its sender at RTR whether it still asks (usiw_face_challenge()). A proof
+ * is valid for one attempt to connect, so a REQ of before RESET means nothing afterwards.
  *
  * Like the rest of cm/, this code has no I/O, allocation, clock or lock. The host serialises the
  * calls on one QP.
@@ -90,12 +90,13 @@ struct usiw_face_req {
 	__u32 src_qpn;
 	__u32 rq_psn;
 	__u32 sq_psn;
+	__u32 attempt;			/* the attempt that it has proved, as in struct usiw_face */
 	__u8 kept;			/* false: none is kept */
 };
 
 struct usiw_face {
 	__u32 qpn;
-	__u32 generation;	/* moves to RTR so far: each has ISNs of its own */
+	__u32 attempt;		/* changes when a proof of before is no longer valid */
 	struct usiw_face_peer peer;
 	struct usiw_face_req req;
 };
@@ -107,7 +108,8 @@ enum usiw_face_part {
 	USIW_FACE_ITSELF,	/* the QP is its own peer: there is no handshake */
 };
 
-void usiw_face_init(struct usiw_face *face, __u32 qpn);
+/* @random: any number, so that a proof for an earlier QP of this number is not valid for this one. */
+void usiw_face_init(struct usiw_face *face, __u32 qpn, __u32 random);
 
 /*
  * Sets the peer, because the program moves the QP to RTR. @local, @remote: addresses as in
@@ -128,14 +130,15 @@ void usiw_face_build_ask(const struct usiw_face *face, struct usiw_face_ask *ask
 
 /*
  * Builds the PENDING that asks the sender of the kept REQ whether it still asks: the REQ may be of an
- * attempt that its sender has given up since. Returns the length, or 0 if no REQ is kept. The host
+ * attempt that its sender has given up since. Returns the length, or 0 if no REQ of the peer is
+ * kept. The host
  * sends it to face->req.tuple.remote, after usiw_face_set_peer() in the part ANSWERS.
  */
 __u32 usiw_face_challenge(struct usiw_face *face, const __u64 key[2], __u64 now_us, void *buf);
 
 /*
- * Returns the REQ that the QP accepts now, and keeps it no longer. It is valid until the next call of
- * usiw_face_input(). The host calls this function only if usiw_face_input() asks for it. If the QP
+ * Returns the REQ that the QP accepts now, and keeps it no longer. Returns NULL if there is none. It
+ * is valid until the next call of usiw_face_input(), which asks for this call. If the QP
  * has a connection then, its peer has not confirmed it and has begun anew: the host first calls
  * usiw_cm_end_yield() for it.
  */

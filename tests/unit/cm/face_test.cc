@@ -39,7 +39,7 @@ bool is_pending(const Datagram& d) { return opcode(d) == USIW_TRP_ACCEPT && (d[9
 struct FaceQp {
   FaceQp(const uint8_t (&own)[16], uint32_t qpn) {
     std::memcpy(address, own, 16);
-    usiw_face_init(&face, qpn);
+    usiw_face_init(&face, qpn, qpn);
   }
   void rtr(const FaceQp& peer, uint32_t rq_psn) { rtr(peer.address, peer.face.qpn, rq_psn); }
   void rtr(const uint8_t (&peer)[16], uint32_t peer_qpn, uint32_t rq_psn) {
@@ -71,6 +71,7 @@ struct FaceQp {
   }
   void take() {
     const usiw_face_req* req = usiw_face_take(&face);
+    ASSERT_NE(req, nullptr);
     make();
     ASSERT_EQ(usiw_cm_init_passive(&end->cm, &req->pkt, req->isn, 9000, 64, now), 0);
     usiw_cm_set_silent(&end->cm);
@@ -199,7 +200,7 @@ TEST(Face, role__exactly_one_end_asks) {
   ASSERT_LT(low, high);
   const auto role = [](const uint8_t(&own)[16], uint32_t qpn, const uint8_t(&peer)[16], uint32_t peer_qpn) {
     usiw_face face;
-    usiw_face_init(&face, qpn);
+    usiw_face_init(&face, qpn, 1);
     usiw_face_set_peer(&face, own, peer, 0, peer_qpn, 0);
     return usiw_face_role(&face);
   };

@@ -40,7 +40,7 @@ std::shared_ptr<Face> Face::open(int& error) {
 }
 
 Face::Face(const std::shared_ptr<UdpSocket>& sock) : sock_(sock) {
-  usiw_face_init(&face_, usiw_face_qpn(ntohs(sock->local().port), random_u32()));
+  usiw_face_init(&face_, usiw_face_qpn(ntohs(sock->local().port), random_u32()), random_u32());
   sock_->add_id();
   faces()[sock_.get()] = this;
 }
@@ -168,7 +168,9 @@ void Face::connect(const std::shared_ptr<Qp>& qp) {
 
 /// Accepts the REQ that has arrived.
 void Face::answer(const std::shared_ptr<Qp>& qp) {
-  Conn::take_request(sock_, path_, *usiw_face_take(&face_), param(*qp), qp, this, conn_);
+  const usiw_face_req* req = usiw_face_take(&face_);
+  if (req == nullptr) return;
+  Conn::take_request(sock_, path_, *req, param(*qp), qp, this, conn_);
   if (conn_ && usiw_cm_is_over(&conn_->state()) != 0) conn_.reset();
 }
 

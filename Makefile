@@ -199,11 +199,13 @@ fuzz-corpus: fuzzers
 
 # ---- the simulation (docs/testing-simulation.md) ----
 sim: setup-check $(BUILD)/build.ninja
-	@cmake --build $(BUILD) --target sim -- -j$(JOBS)
+	@cmake --build $(BUILD) --target sim face -- -j$(JOBS)
 	$(BUILD)/tests/sim/sim --seeds 1..10000 --jobs $(JOBS)
+	$(BUILD)/tests/sim/face --seeds 1..10000
 sim-night: setup-check $(BUILD)/build.ninja
-	@cmake --build $(BUILD) --target sim -- -j$(JOBS)
+	@cmake --build $(BUILD) --target sim face -- -j$(JOBS)
 	$(BUILD)/tests/sim/sim --seeds 1..1000000 --jobs $(JOBS) --time 3600
+	$(BUILD)/tests/sim/face --seeds 1..1000000 --time 900
 
 # ---- a real machine: KVER names another kernel than the running one, DESTDIR another root ----
 # (Not := for what asks the compiler: setup-local may install it first.) Where a distribution has a folder per

@@ -16,13 +16,40 @@ std::string text_of(const char* fmt, va_list args) {
 }  // namespace
 
 const char* mutation_name(Mutation m) {
-  static constexpr std::array kNames = {
-      "none",        "flip-placed",   "flip-wire",      "swallow-completion", "repeat-completion",
-      "swap-completions", "swallow-event", "swallow-report", "place-early",   "leak-buffer",
-      "ack-future",  "overrun-window", "repeat-datagrams", "deaf-timers", "stay-put",
-      "lose-receive", "swallow-last-wqe", "swallow-limit", "write-unbound", "flip-unbound",
-      "repeat-atomic", "two-winners", "go-on-early", "swallow-drained", "jump-queue",
-      "late-limit",  "forget-stream", "ignore-access", "keep-access", "no-access"};
+  static constexpr std::array kNames = {"none",
+                                        "flip-placed",
+                                        "flip-wire",
+                                        "swallow-completion",
+                                        "repeat-completion",
+                                        "swap-completions",
+                                        "swallow-event",
+                                        "swallow-report",
+                                        "place-early",
+                                        "leak-buffer",
+                                        "ack-future",
+                                        "overrun-window",
+                                        "repeat-datagrams",
+                                        "deaf-timers",
+                                        "stay-put",
+                                        "lose-receive",
+                                        "swallow-last-wqe",
+                                        "swallow-limit",
+                                        "write-unbound",
+                                        "flip-unbound",
+                                        "repeat-atomic",
+                                        "two-winners",
+                                        "go-on-early",
+                                        "swallow-drained",
+                                        "jump-queue",
+                                        "late-limit",
+                                        "forget-stream",
+                                        "ignore-access",
+                                        "keep-access",
+                                        "no-access",
+                                        "unproven-counts",
+                                        "reset-ends",
+                                        "any-qp-fits",
+                                        "swallow-take"};
   static_assert(kNames.size() == static_cast<size_t>(Mutation::kMutations));
   return kNames[static_cast<size_t>(m)];
 }

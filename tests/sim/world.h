@@ -52,6 +52,11 @@ enum class Mutation {
   kIgnoreAccess,     ///< a QP permits all access, whatever its flags are
   kKeepAccess,       ///< a QP keeps the flags that it had when it was connected
   kNoAccess,         ///< a QP permits no access after its flags are changed
+  // The program `face` has these.
+  kUnprovenCounts,  ///< each REQ counts as proven
+  kResetEnds,       ///< the RESET of a QP ends the connection at its peer
+  kAnyQpFits,       ///< a QP accepts the REQ of any other QP
+  kSwallowTake,     ///< a QP does not accept the REQ that arrives
   kMutations,
 };
 const char* mutation_name(Mutation m);

@@ -465,12 +465,7 @@ void FaceRun::arrivals() {
         continue;
       }
       if (w.tracing()) w.trace("%c <wire %s", 'A' + m.side, describe(d).c_str());
-      if (plan_.has(kFaceReplay) && strangers_.chance(20)) {
-        if (captured_.size() < 2000)
-          captured_.push_back({m.side, d, flow});
-        else
-          captured_[strangers_.below(captured_.size())] = {m.side, d, flow};
-      }
+      if (plan_.has(kFaceReplay)) capture({m.side, d, flow});
       if (plan_.late != 0 && strangers_.chance(3))
         w.wire.inject(m.side, d, flow, w.clock.now + strangers_.below(plan_.late));
       if (p != nullptr && p->has_port(flow.local_port)) {
@@ -514,12 +509,25 @@ void FaceRun::forge() {
   w.after(strangers_.log_range(100 * kUs, 500 * kMs), alive_, [this] { forge(); });
 }
 
+/// Keeps each datagram of a handshake, and some others.
+void FaceRun::capture(Captured c) {
+  constexpr size_t kCaptured = 1000;
+  const bool handshake = usiw_cm_look(c.data.data(), static_cast<uint32_t>(c.data.size())) == USIW_CM_LOOK_HANDSHAKE;
+  if (!handshake && !strangers_.chance(20)) return;
+  std::vector<Captured>& of_kind = captured_[handshake];
+  if (of_kind.size() < kCaptured)
+    of_kind.push_back(std::move(c));
+  else
+    of_kind[strangers_.below(kCaptured)] = std::move(c);
+}
+
 void FaceRun::replay() {
-  if (!captured_.empty()) {
-    const Captured& c = captured_[strangers_.below(captured_.size())];
+  const std::vector<Captured>& of_kind = captured_[strangers_.below(2)];
+  if (!of_kind.empty()) {
+    const Captured& c = of_kind[strangers_.below(of_kind.size())];
     w.wire.inject(c.side, c.data, c.flow);
   }
-  w.after(strangers_.log_range(100'000, 1 * kSec), alive_, [this] { replay(); });
+  w.after(strangers_.log_range(100 * kUs, 300 * kMs), alive_, [this] { replay(); });
 }
 
 // ---- Rules ----

@@ -106,11 +106,17 @@ class FaceRun {
   void link(FaceLife& a, uint32_t other, const char* how);
 
   // ---- Hosts, wire and strangers ----
+  struct Captured {
+    int side;
+    Datagram data;
+    FlowKey flow;
+  };
   void start(Machine& m);
   void kill(Machine& m);
   void incident(const Incident& i, bool on);
   void arrivals();
   void forge();
+  void capture(Captured c);
   void replay();
   bool step();
 
@@ -130,12 +136,7 @@ class FaceRun {
   std::vector<Slot> slots_;
   std::vector<FaceLife> lives_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> installed_;  ///< lives by {own ISN, peer's ISN}
-  struct Captured {
-    int side;
-    Datagram data;
-    FlowKey flow;
-  };
-  std::vector<Captured> captured_;
+  std::vector<Captured> captured_[2];                            ///< data, datagrams of handshakes
   Rng strangers_;
   unsigned incidents_open_ = 0;
   uint64_t last_incident_ = 0;

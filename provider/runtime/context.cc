@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <new>
 
+#include "base/backoff.h"
+#include "base/lock_rank.h"
 #include "runtime/kernel_methods.h"
 #include "runtime/runtime.h"
 
@@ -57,14 +59,22 @@ Context& Context::of(ibv_context* ctx) {
   return *static_cast<Context*>(reinterpret_cast<usiw_context*>(ctx)->state);
 }
 
+void Context::settle_events() const {
+  lock_rank::assert_none_up_to(LockRank::kEngine);
+  const uint32_t now = reading_.load(std::memory_order_seq_cst);
+  if (now % 2 == 0) return;
+  for (Backoff backoff; reading_.load(std::memory_order_seq_cst) == now;) backoff.wait();
+}
+
 bool Context::ready(int fd, short revents) {
   usiw_event events[8];
+  reading_.fetch_add(1, std::memory_order_seq_cst);
   ssize_t n = read(fd, events, sizeof events);
-  if (n > 0) {
-    for (size_t i = 0; i < static_cast<size_t>(n) / sizeof events[0]; i++)
-      runtime->on_event(*this, events[i]);
-    return true;
-  }
+  const int error = errno;
+  for (size_t i = 0; n > 0 && i < static_cast<size_t>(n) / sizeof events[0]; i++) runtime->on_event(*this, events[i]);
+  reading_.fetch_add(1, std::memory_order_seq_cst);
+  if (n > 0) return true;
+  errno = error;
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return (revents & (POLLHUP | POLLERR | POLLNVAL)) == 0;
   return false;  // the end: the device is gone
 }

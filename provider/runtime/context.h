@@ -5,6 +5,7 @@
 #ifndef USIW_RUNTIME_CONTEXT_H
 #define USIW_RUNTIME_CONTEXT_H
 
+#include <atomic>
 #include <infiniband/verbs.h>
 
 #include <cstddef>
@@ -38,12 +39,16 @@ class Context final : public Watcher {
   const uint32_t port_kind;  ///< enum usiw_port_kind
   Runtime* runtime = nullptr;
 
+  /// Waits until the events that the progress thread has read by now have been handled.
+  void settle_events() const;
+
   /// Lends the runtime's engine to threads that block in this context's channels, where that is possible.
   void lend_engine();
   /// When it returns none of them is in there.
   void take_engine_back();
 
  private:
+  std::atomic<uint32_t> reading_{0};  ///< odd while events are read and handled
   usiw_engine_loan loan_{};
   bool lent_ = false;
 };

@@ -189,10 +189,11 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       break;
     case IBV_QPS_RESET:
       if (qp->stats->accepted != kUnknown) __atomic_store_n(&qp->stats->accepted, 0, __ATOMIC_RELAXED);
+      // A CONNECT record that was read before the kernel's RESET may be about to come in.
+      qp->context->settle_events();
       {
         auto engine = runtime.hold();
-        // A CONNECT record that was read before the kernel's RESET may have come in meanwhile. Without this, the ABORT
-        // record of that connection would end the next one.
+        // Or it has come in meanwhile. Without this, the ABORT record of that connection would end the next one.
         qp->conn_id = 0;
         engine->qp_reset(qp->qp);
       }

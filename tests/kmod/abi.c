@@ -63,7 +63,7 @@ static void test_context_sizes(void)
 	CHECK_EQ(info.counters_size, USIW_COUNTERS_SIZE);
 	CHECK_EQ(info.comp_mask, 0);
 	CHECK_EQ(info.caps & ~(USIW_CAP_DATA_SOCKET | USIW_CAP_PORT_REPORT | USIW_CAP_PORT_MOVE |
-			       USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES),
+			       USIW_CAP_SOCKETS_ONLY | USIW_CAP_MERGES | USIW_CAP_SILENT),
 		 0);
 
 	/* The module refuses unknown bits, unless they are capabilities. */

@@ -368,6 +368,13 @@ void FaceProcess::handshake(const Datagram& datagram, const FlowKey& flow) {
     transmit(flow, buf, v.len);
   }
   if (v.kind == USIW_FACE_V_TAKE && w_.mutation == Mutation::kSwallowTake) return void(++w_.mutated);
+  if (v.kind == USIW_FACE_V_TAKE && q->conn) {
+    // The peer has not confirmed this connection, and has begun anew.
+    const ConnRef old = q->conn;
+    usiw_cm_end_yield(old.get(), now_us());
+    std::erase(events_, old);
+    old->records.pending = 0;
+  }
   if ((v.kind == USIW_FACE_V_TAKE || w_.mutation == Mutation::kAnyQpFits) && !q->conn) answer(*q);
   reap();
 }

@@ -141,3 +141,14 @@ void exercise(OwnQp& a, OwnQp& b) {
     sink.check_guards();
   }
 }
+
+void establish(rdma_cm_id* id, ibv_qp* qp) {
+  for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS}) {
+    ibv_qp_attr attr = {};
+    int mask = 0;
+    attr.qp_state = state;
+    CHECK_CALL(rdma_init_qp_attr(id, &attr, &mask));
+    CHECK_EQ(ibv_modify_qp(qp, &attr, mask), 0);
+  }
+  CHECK_CALL(rdma_establish(id));
+}

@@ -6,10 +6,19 @@
 #ifndef USIW_TESTS_BY_VERBS_H
 #define USIW_TESTS_BY_VERBS_H
 
+#include <cerrno>
+
 #include "rig.h"
 
 /// True if the device is a RoCE device: usiw on its RoCE face, or rxe. False if it is an RNIC.
 bool roce();
+
+/// The status of RDMA_CM_EVENT_REJECTED if the program of the other end has rejected the connection, and if nobody
+/// listens. A RoCE device shows InfiniBand's reasons, and an RNIC an error.
+inline int rejected_by_program() { return roce() ? 28 : -ECONNREFUSED; }
+inline int rejected_by_nobody() { return roce() ? 8 : -ECONNREFUSED; }
+/// Moves @p qp, which @p id does not have, to RTS by the attributes of rdma_cm, and accepts the response.
+void establish(rdma_cm_id* id, ibv_qp* qp);
 
 /// Returns the GID at @p index of the device's table. Fails the case if that entry is empty.
 ibv_gid gid_at(int index);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // Private data with connect, accept and reject. struct rdma_conn_param holds its length in 8 bits;
 // librdmacm 44 takes a few bytes of its own in no case for RDMA_PS_TCP on iWARP.
+#include "by_verbs.h"
 #include "rig.h"
 
 namespace {
@@ -58,7 +59,7 @@ CASE(private_reject, "private-data/reject", .core = true) {
     b.adopt(shared_listener().wait_request().id);
     CHECK_CALL(rdma_reject(b.id, reason.data(), static_cast<uint8_t>(length)));
     const CmEvent event = a.events.expect(RDMA_CM_EVENT_REJECTED);
-    CHECK_EQ(event.status, -ECONNREFUSED);
+    CHECK_EQ(event.status, rejected_by_program());
     check_private(event.private_data, reason);
     CHECK(!a.events.ready(50));
     // The QP was never connected: work posted to it fails, now or by a flush.

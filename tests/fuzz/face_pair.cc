@@ -301,7 +301,8 @@ class Fuzz : Wire {
     return qps_[0].cm().local_isn == qps_[1].cm().peer_isn && qps_[1].cm().local_isn == qps_[0].cm().peer_isn;
   }
 
-  /// Both programs begin anew, and nobody forges or loses anything from here on. The datagrams on the wire still arrive.
+  /// Both programs begin anew, and nobody forges or loses anything from here on. The datagrams on the wire still
+  /// arrive.
   void rest() {
     const unsigned first = in_.last() & 1;
     for (FaceQp& qp : qps_) qp.reset();

@@ -76,6 +76,12 @@ def test_gid_table(usiw_run):
     assert indices.startswith("0 1") and int(error) == errno.ENODATA
 
 
+def test_ibstat(usiw_run):
+    """It knows CAs only, and reads all the files of sysfs that a port of InfiniBand has."""
+    shown = usiw_run(["ibstat"], FACE).expect(0)
+    assert "CA 'usiw0'" in shown and "State: Active" in shown and "Link layer: Ethernet" in shown, shown
+
+
 @pytest.mark.parametrize("command", ["ibv_rc_pingpong -g 0", "ibv_rc_pingpong -g 1 -e", "ibv_srq_pingpong -g 0 -e",
                                      "ibv_srq_pingpong -g 1"])
 def test_pingpong(usiw_run, way, command):

@@ -2,6 +2,7 @@
 """Runs programs between two ends and prints for each a line of JSON with what happened.
 
     ends.py run NAME        under usiw-run, between two network namespaces; run starts it in namespaces of its own
+    ends.py roce NAME       the same on the RoCE face (docs/face.md)
     ends.py module NAME...  in a guest of scripts/vm
 
 A program works if three things hold: it ended with status 0, it printed its pattern, and the traces of usiw show that
@@ -62,12 +63,14 @@ class World(NamedTuple):
 
 
 @contextlib.contextmanager
-def usiw_run():
+def usiw_run(name, *options):
     """Two network namespaces and usiw-run. The files that services keep in /run are those of this run."""
     procs.run("mount", "-t", "tmpfs", "tmpfs", "/run")
     procs.run("ip", "link", "set", "lo", "up")
     with hosts.other_host() as where:
-        yield World("run", End(where, hosts.B4, "usiw0"), End("", hosts.A4, "usiw0"), [str(BUILD / "run" / "usiw-run")])
+        hosts.wait_for_link_local(where)
+        yield World(name, End(where, hosts.B4, "usiw0"), End("", hosts.A4, "usiw0"),
+                    [str(BUILD / "run" / "usiw-run"), *options])
 
 
 @contextlib.contextmanager
@@ -219,7 +222,8 @@ def version(program):
 def main(world_name, *names):
     """Runs the programs one after the other."""
     by_name = {program.name: program for program in PROGRAMS}
-    with {"run": usiw_run, "module": module}[world_name]() as world:
+    worlds = {"run": lambda: usiw_run("run"), "roce": lambda: usiw_run("roce", "--face", "roce"), "module": module}
+    with worlds[world_name]() as world:
         for name in names:
             with tempfile.TemporaryDirectory(prefix="usiw-compat-") as folder:
                 print(json.dumps(Trial(world, by_name[name], folder).outcome()), flush=True)

@@ -9,7 +9,9 @@ import glob
 import shlex
 from typing import NamedTuple
 
-BOTH, RUN, MODULE = ("run", "module"), ("run",), ("module",)
+#: Where a program is tried: on both faces of usiw-run, and with the module.
+RUN, MODULE = ("run", "roce"), ("module",)
+BOTH = RUN + MODULE
 
 
 class Program(NamedTuple):
@@ -34,10 +36,10 @@ class Program(NamedTuple):
 RSOCKETS = {"LD_PRELOAD": "librspreload.so"}
 
 NO_CM = "It connects its QPs by itself, and an iWARP device connects by rdma_cm."
-NO_UD = "It needs UD QPs, which iWARP does not have."
-NO_MULTICAST = "It needs multicast and UD QPs, which iWARP does not have."
+NO_UD = "It needs UD QPs, which usiw does not have."
+NO_MULTICAST = "It needs multicast and UD QPs, which usiw does not have."
 NO_EPOLL = "librspreload does not intercept epoll, so it watches no socket."
-NO_MAD = "It sends management datagrams, which an iWARP device does not have."
+NO_MAD = "It sends management datagrams, which usiw's device does not have."
 NO_KERNEL_USERS = "The module offers its device to user space only."
 
 
@@ -84,12 +86,19 @@ PROGRAMS = [
     perftest("ib_write_bw", "-R", "-n 1000", worlds=BOTH),
     perftest("ib_read_bw", "-R", "-n 1000"),
     perftest("ib_atomic_lat", "-R", "-n 1000"),
-    perftest("ib_send_bw", "-n 1000", reasons=((r"Failed to modify QP", NO_CM),), seconds=20),
+    *(perftest(tool, "-n 1000", reasons=((r"Failed to modify QP", NO_CM),), seconds=20)
+      for tool in ("ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat",
+                   "ib_atomic_bw", "ib_atomic_lat")),
     perftest("ib_send_lat", "-R", "-c UD", "-n 100", reasons=((r"Couldn't create rdma", NO_UD),), seconds=20),
     # ---- libibverbs' own ----
     Program("ibv_devinfo", ("ibverbs-utils",), "ibv_devinfo -d {client_dev}", "", r"PORT_ACTIVE", BOTH, moves=0),
     Program("ibv_rc_pingpong", ("ibverbs-utils",), "ibv_rc_pingpong -p {port} -g 0 {server}",
             "ibv_rc_pingpong -p {port} -g 0", r"iters in", reasons=((r"Failed to modify QP", NO_CM),), seconds=20),
+    Program("ibv_srq_pingpong", ("ibverbs-utils",), "ibv_srq_pingpong -p {port} -g 0 {server}",
+            "ibv_srq_pingpong -p {port} -g 0", r"iters in", reasons=((r"Failed to modify QP", NO_CM),), seconds=20),
+    Program("ibv_uc_pingpong", ("ibverbs-utils",), "ibv_uc_pingpong -p {port} -g 0 {server}",
+            "ibv_uc_pingpong -p {port} -g 0", r"iters in", seconds=20,
+            reasons=((r"Couldn't create QP", "It needs UC QPs, which usiw does not have."),)),
     Program("ibv_ud_pingpong", ("ibverbs-utils",), "ibv_ud_pingpong -p {port} -g 0 {server}",
             "ibv_ud_pingpong -p {port} -g 0", r"iters in", reasons=((r"Couldn't create QP", NO_UD),), seconds=20),
     Program("pyverbs", ("python3-pyverbs",), "/usr/bin/python3 {scripts}/cmid.py client {server} {port}",
@@ -134,11 +143,12 @@ PROGRAMS = [
             moves=100000, seconds=120),
     Program("MPICH", ("mpich", "libmpich-dev"), "{scripts}/mpich", "", r"^2 ranks, 0 errors", seconds=60,
             reasons=((r"no active messages transport|not available",
-                      "Debian's MPICH uses UCX, which refuses iWARP devices."),)),
+                      "Debian's MPICH uses UCX, which refuses iWARP devices, and needs UD on others."),)),
     Program("UCX: ucx_perftest", ("ucx-utils",), "ucx_perftest -p {port} -t tag_lat -n 1000 {server}",
             "ucx_perftest -p {port}", r"^Final: +1000", env={"UCX_TLS": "rc_verbs,rdmacm", "UCX_LOG_LEVEL": "info"},
             seconds=30, reasons=((r"no usable transports",
-                                  "UCX refuses iWARP devices, because it connects its QPs by itself."),)),
+                                  "UCX refuses iWARP devices, because it connects its QPs by itself."),
+                                 (r"no auxiliary transport", "UCX exchanges QP numbers by UD QPs."))),
     Program("gloo", ("libgloo-dev", "libibverbs-dev"), "{scripts}/gloo 1", "{scripts}/gloo 0", r"^2 ranks, all right",
             ready="", seconds=60, reasons=((r"pair.cc", NO_CM),)),
     Program("librpma", ("librpma-dev",), "{scripts}/rpma client", "{scripts}/rpma server", r"^read back: right",
@@ -165,6 +175,8 @@ PROGRAMS = [
             r"^Migration status: completed", BOTH, ready="ready$", stays=True, moves=10000, seconds=90),
     Program("Ceph: messenger of ceph-mon and ceph", ("ceph-mon", "ceph-common"), "{scripts}/ceph client",
             "{scripts}/ceph server", r"mon: 1 daemons", stays=True, moves=1000, seconds=120),
+    Program("Ceph: the same without rdma_cm", ("ceph-mon", "ceph-common"), "{scripts}/ceph client ib",
+            "{scripts}/ceph server ib", r"mon: 1 daemons", ("roce",), stays=True, moves=1000, seconds=120),
     # ---- sockets by librspreload ----
     Program("iperf over rsockets", ("iperf",), "iperf -c {server} -p {port} -n 20M", "iperf -s -p {port}",
             r"bits/sec", BOTH, stays=True, moves=1000000, env=RSOCKETS),

@@ -10,7 +10,9 @@ BEGIN, END = "<!-- begin: written by make compat -->", "<!-- end: written by mak
 #: Parts of an error that differ from run to run: times, process IDs, host names (the kernel, UCX, Redis).
 DIFFERS = re.compile(r"(?<!\w)\[ *\d+(\.\d+)?\] *|\[\S+:\d+ +:\d+\] *|^\d+:\w \d+ \w+ \d+ [\d:.]+ # ")
 
-WORLDS = {"run": "usiw-run", "module": "module"}
+#: The columns of the table, and how its first lines call them.
+WORLDS = {"run": "usiw-run", "roce": "RoCE face", "module": "module"}
+CALLED = {"run": "Under usiw-run", "roce": "Under usiw-run --face roce", "module": "With the module"}
 
 
 def file_name(name):
@@ -79,9 +81,9 @@ def write(programs, kept, path):
         some = [result for (_, of), result in results.items() if of == world]
         if some:
             work = sum(result["works"] for result in some)
-            lines.append(f"- {'Under usiw-run' if world == 'run' else 'With the module'}: {work} work, "
-                         f"{len(some) - work} do not. Tried on {dates(some)}.")
-    lines += ["", "| program | package, version | server | client | usiw-run | module |", "|---|---|---|---|---|---|"]
+            lines.append(f"- {CALLED[world]}: {work} work, {len(some) - work} do not. Tried on {dates(some)}.")
+    lines += ["", f"| program | package, version | server | client | {' | '.join(WORLDS.values())} |",
+              "|---" * (4 + len(WORLDS)) + "|"]
     for program in programs:
         tried = {world: results[program.name, world] for world in WORLDS if (program.name, world) in results}
         if tried:

@@ -66,6 +66,7 @@ def _of(setting, programs, quick):
                 metrics = ("lat",) if isinstance(tool, Fabric) or tool.row == POLLED_TCP else ("lat", "bw")
                 out += [tools.job(tool, ends, operation, metric, size, quick) for metric in metrics]
     out += [tools.events(port, ends, quick) for port in setting.ports]
+    out += [cell for port in setting.ports for cell in tools.both_ways_to_connect(port, ends, quick)]
     out += [tools.job(tool, ends, "SEND", "lat", 64, quick, f"{ends.name}, SEND, blocking") for tool in setting.peers
             if tool.row == BLOCKING_TCP]
     for size in QUICK_PROCESSOR_SIZES if quick else PROCESSOR_SIZES:

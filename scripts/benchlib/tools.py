@@ -39,10 +39,11 @@ def size_name(size):
 
 
 class Perftest(NamedTuple):
-    """perftest under usiw-run, by one kind of port."""
+    """perftest under usiw-run, by one kind of port. It connects by rdma_cm, or by itself on the RoCE face."""
     run: str
     kind: str
     row: str
+    by_itself: bool = False
 
     def program(self, operation, metric):
         """What has to be installed."""
@@ -50,8 +51,9 @@ class Perftest(NamedTuple):
 
     def measure(self, where, operation, metric, size, count, extra=()):
         """Runs both ends."""
-        command = [self.run, "--port", self.kind, self.program(operation, metric), "-R", "-F", "-s", str(size),
-                   "-n", str(count), "-p", "19001", *extra]
+        face, connect = (("--face", "roce"), ()) if self.by_itself else ((), ("-R",))
+        command = [self.run, *face, "--port", self.kind, self.program(operation, metric), *connect, "-F", "-s",
+                   str(size), "-n", str(count), "-p", "19001", *extra]
         return both(where, command, [*command, where.address], 19001)
 
     def figures(self, text, metric, size):
@@ -140,6 +142,15 @@ def job(tool, ends, operation, metric, size, quick, table=None, column=None):
     part = "" if isinstance(tool, Fabric) else metric
     return Job(Cell(table or f"{ends.name}, {operation}", tool.row, column or size_name(size), size, part),
                tool.program(operation, metric), ends, measure)
+
+
+def both_ways_to_connect(port, ends, quick):
+    """perftest connected by rdma_cm, and by itself. READ differs anyway: without -R the program that serves it waits in
+    TCP, where it runs nothing of usiw."""
+    ways = (port._replace(row=f"{port.row}, by rdma_cm"), port._replace(row=f"{port.row}, by itself", by_itself=True))
+    return [job(tool, ends, operation, metric, size, quick, f"{ends.name}, two ways to connect",
+                f"{operation} {size_name(size)}")
+            for operation in ("SEND", "WRITE", "READ") for metric, size in (("lat", 64), ("bw", 65536)) for tool in ways]
 
 
 def events(tool, ends, quick):

@@ -2,11 +2,10 @@
 """The RoCE face (docs/face.md): QPs that connect by verbs alone, of one process and of two."""
 
 import itertools
-import signal
-import subprocess
 
 import pytest
 
+from face_users import User, exchange, face
 from support import cases
 from support.pairs import next_port
 from support.procs import run
@@ -29,11 +28,6 @@ def addresses():
     yield
     run("ip", "addr", "del", f"{FACE_IPV4}/32", "dev", "lo")
     run("ip", "addr", "del", f"{FACE_IPV6}/128", "dev", "lo")
-
-
-def face(usiw_run, port):
-    """Returns what to put before a program so that it has the face."""
-    return [usiw_run.path, "--face", "roce", "--port", port]
 
 
 # ---- Two QPs of one process ----
@@ -64,41 +58,6 @@ def test_verbs(case, port, usiw_run):
 # ---- Two processes ----
 
 
-class User:
-    """A process of the program face_user."""
-
-    def __init__(self, front):
-        # pylint: disable=consider-using-with
-        self._proc = subprocess.Popen([*front, cases.path_of("face_user")], stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, text=True)
-        self.number = self("new")
-
-    def __call__(self, *words):
-        """Sends a command. Returns the answer."""
-        self._proc.stdin.write(" ".join(map(str, words)) + "\n")
-        self._proc.stdin.flush()
-        answer = self._proc.stdout.readline().strip()
-        assert answer and not answer.startswith("failed"), (words, answer)
-        return answer
-
-    def connect(self, peer, index=1):
-        """INIT, RTR and RTS."""
-        self("init")
-        self("rtr", peer.number, index)
-        self("rts")
-
-    def kill(self):
-        """Ends the process in the middle of everything."""
-        self._proc.send_signal(signal.SIGKILL)
-        self.end()
-
-    def end(self):
-        """Ends the process, which destroys its QP."""
-        self._proc.stdin.close()
-        self._proc.stdout.close()
-        self._proc.wait(30)
-
-
 @pytest.fixture(params=["socket", "shm"])
 def users(usiw_run, request):
     """users(): a process with a QP."""
@@ -110,15 +69,6 @@ def users(usiw_run, request):
     yield start
     for user in started:
         user.end()
-
-
-def exchange(a, b):
-    """A SEND each way."""
-    for source, sink in ((a, b), (b, a)):
-        sink("recv")
-        source("send")
-        assert source("sent") == "success"
-        assert sink("received").startswith("success ")
 
 
 @pytest.mark.parametrize("index", INDEXES)

@@ -293,8 +293,22 @@ UdpSocket::~UdpSocket() {
   close_descriptors();
 }
 
+/// In a child of fork(): closes the descriptor that the parent's provider has of the data socket of a QP. If the child
+/// kept the socket, the port would stay in use when the parent has closed it. The socket would also stay in the
+/// SO_REUSEPORT group, where it would get the data of the next connection of the QP. The inode number shows whether the
+/// descriptor is still that of the socket.
+void UdpSocket::close_lent() {
+  struct stat about;
+  if (lent_fd_ >= 0 && USIW_REAL(fstat)(lent_fd_, &about) == 0 && S_ISSOCK(about.st_mode) && about.st_ino == lent_ino_)
+    close(lent_fd_);
+  lent_fd_ = -1;
+}
+
 void UdpSocket::abandon_all() {
-  for (UdpSocket* s : sockets().all) s->close_descriptors();
+  for (UdpSocket* s : sockets().all) {
+    s->close_descriptors();
+    s->close_lent();
+  }
   sockets().all.clear();
   sockets().lingering.clear();
 }
@@ -313,8 +327,11 @@ int UdpSocket::dup_data_fd() {
   if (of_qp_) {
     // A QP has one connection at a time, so its provider gets the only descriptor.
     Fd fd;
-    const int error = open_data_socket(fd);
-    return error == 0 ? fd.release() : error;
+    if (const int error = open_data_socket(fd); error != 0) return error;
+    struct stat about;
+    lent_fd_ = USIW_REAL(fstat)(fd, &about) == 0 ? int{fd} : -1;
+    lent_ino_ = about.st_ino;
+    return fd.release();
   }
   if (data_fd_ < 0) {
     Fd fd;

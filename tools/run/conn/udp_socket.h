@@ -10,6 +10,8 @@
 #ifndef USIW_RUN_UDP_SOCKET_H
 #define USIW_RUN_UDP_SOCKET_H
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,8 +52,8 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   static std::shared_ptr<UdpSocket> open_for_qp(const SocketCalls& calls, int& error);
   /// [big lock] Returns the socket that is bound to exactly @p local, or null.
   static std::shared_ptr<UdpSocket> find(const Endpoint& local);
-  /// [big lock] In a child of fork(): closes the descriptors of all sockets, and forgets the sockets. Sends nothing,
-  /// because the connections belong to the parent.
+  /// [big lock] In a child of fork(): closes the descriptors of all sockets, with those that the provider has of data
+  /// sockets of QPs, and forgets the sockets. Sends nothing, because the connections belong to the parent.
   static void abandon_all();
   ~UdpSocket();
 
@@ -95,11 +97,14 @@ class UdpSocket : public std::enable_shared_from_this<UdpSocket> {
   void receive_errors();
   void keep(int& users, int change);
   void close_descriptors();
+  void close_lent();
   static void close_longest_lingering();
   static bool close_lingering();
 
   const Endpoint local_;
   Fd fd_, data_fd_;
+  int lent_fd_ = -1;    ///< last descriptor that the provider got of a data socket of a QP; the provider closes it
+  ino_t lent_ino_ = 0;  ///< inode number of that data socket
   const SocketCalls calls_;
   bool shared_ = false;
   bool of_qp_ = false;

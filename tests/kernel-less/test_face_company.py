@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""QPs of the RoCE face in bad company (docs/face.md): children of fork(). Each QP belongs to a process of its own."""
+"""QPs of the RoCE face in bad company (docs/face.md): others that take the port of a QP or claim its peer, and children
+of fork(). Each QP belongs to a process of its own."""
 
 import contextlib
 import functools
 import os
 import pathlib
 import signal
+import subprocess
+import time
 
 import pytest
 
 from face_users import User, exchange, face
 from hosts import A4, B4
-from support.procs import sockets_bound, until
+from support.procs import Proc, sockets_bound, until
 
+PROGRAMS = pathlib.Path(__file__).parent / "programs"
+#: For a process whose SENDs are to fail. Others keep the default, so that a busy machine does not end their SENDs.
+SOON = {"USIW_RETRY_TIME": 2}
+FAILED, FLUSHED = "transport retry counter exceeded", "Work Request Flushed Error"
+ERROR = "6"
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
@@ -36,10 +44,59 @@ def users(start, request):
     return functools.partial(start, ["--port", request.param])
 
 
+def in_order(users, asks):
+    """Returns two users of this host. The first one sends the REQs (its QP number is the smaller one), or answers."""
+    a, b = users(**SOON), users(**SOON)
+    return (a, b) if (int(a.number) < int(b.number)) == asks else (b, a)
+
+
 def connect(a, b, index=1):
     a.connect(b, index)
     b.connect(a, index)
     exchange(a, b)
+
+
+def all_fail(users_left):
+    """Each posts a SEND that cannot arrive, and a receive. Its QP ends in ERR, and is then reset."""
+    for user in users_left:
+        user("recv")
+        user("send")
+    for user in users_left:
+        assert user("sent") == FAILED
+        assert user("received").startswith(FLUSHED)
+        assert user("state") == ERROR
+        user("reset")
+
+
+# ---- Others who take the port of a QP ----
+
+
+class Stranger:
+    """A process of programs/stranger.py, which has a UDP port."""
+
+    def __init__(self, front, port, how):
+        self._proc = Proc([*front, "/usr/bin/python3", PROGRAMS / "stranger.py", port, how], stdin=subprocess.PIPE)
+        self._proc.wait_for("^bound")
+        self._asked = 0
+
+    def received(self):
+        """The number of datagrams that it has received."""
+        self._proc.line()
+        self._asked += 1
+        self._proc.wait_for(rf"(?s)(datagrams: \d+.*){{{self._asked}}}")
+        return int(self._proc.output.split()[-1])
+
+    def wait_until_quiet(self):
+        """Waits until nothing arrives, which would never be if two ends answered each other's answers."""
+        def quiet():
+            before = self.received()
+            time.sleep(0.1)
+            return self.received() == before
+        until(quiet, "nothing arrives")
+
+    def end(self):
+        assert self._proc.status is None
+        self._proc.kill()
 
 
 @contextlib.contextmanager
@@ -64,6 +121,122 @@ def new_owner(users, user):
         if owner.number != user.number:
             return owner
         owner.end()
+
+
+def left_alone(users):
+    """Returns pairs of users, of which the second one has ended: one pair for each role, connected before or not yet.
+    The unconnected pairs are returned in the second list, too."""
+    pairs, unconnected = [], []
+    for asks in (True, False):
+        for connected in (True, False):
+            a, b = in_order(users, asks)
+            if connected:
+                connect(a, b)
+            else:
+                unconnected.append((a, b))
+            b.kill()
+            pairs.append((a, b))
+    return pairs, unconnected
+
+
+def test_ordinary_socket_takes_the_port(users, usiw_run):
+    """The peer's process has ended, and a process that knows nothing of usiw has its UDP port."""
+    left, strangers = [], []
+    for how, front in (("silent", []), ("garbage", [usiw_run.path]), ("echo", [])):
+        pairs, unconnected = left_alone(users)
+        strangers += [Stranger(front, gone.port, how) for _, gone in pairs]
+        for user, gone in unconnected:
+            user.connect(gone)
+        left += [user for user, _ in pairs]
+    all_fail(left)
+    assert sum(stranger.received() for stranger in strangers) > 0
+    for stranger in strangers:
+        stranger.wait_until_quiet()
+        stranger.end()
+    for a, b in zip(left[::2], left[1::2]):
+        connect(a, b)
+
+
+def test_other_qp_takes_the_port(users):
+    """The new owner of the port is a QP. It has receives, and it names the old owner's peer as its own, or itself."""
+    met = []
+    for claims in (True, False):
+        pairs, unconnected = left_alone(users)
+        for user, gone in pairs:
+            owner = new_owner(users, gone)
+            owner("init")
+            owner("recv")
+            owner("rtr", user.number if claims else owner.number, 1)
+            met.append((user, owner))
+        for user, gone in unconnected:
+            user.connect(gone)
+    all_fail([user for user, _ in met])
+    for user, owner in met:
+        assert owner("nothing") == "yes"
+        assert owner("sink") == "0"
+        # Nothing of the old connection is in the way of a new one between the two.
+        owner("reset")
+        connect(user, owner)
+
+
+# ---- Others who claim a peer ----
+
+
+def claim(claimant, victim, *path):
+    """Connects to the victim, which has another peer. The SEND is to fail, and no byte may come."""
+    claimant.connect(victim, *path)
+    claimant("recv")
+    claimant("send")
+
+
+def expect_nothing(claimants):
+    for claimant in claimants:
+        assert claimant("sent") == FAILED
+        assert claimant("sink") == "0"
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["answers", "asks"])
+def test_claimants_of_a_peer(users, answers):
+    """QPs of other processes name the victim as their peer, before it is in RTR and while it is connected. The peer
+    that the victim names gets it. If the victim has the greatest number, it gets REQs from all of them."""
+    others = sorted((users(**SOON) for _ in range(6)), key=lambda user: int(user.number))
+    victim = others.pop(-1 if answers else 0)
+    peer, *claimants = others
+    early, late = claimants[::2], claimants[1::2]
+    for claimant in early:
+        claim(claimant, victim)
+    victim.connect(peer)
+    peer.connect(victim)
+    exchange(victim, peer)
+    for claimant in late:
+        claim(claimant, victim)
+    exchange(peer, victim)
+    expect_nothing(claimants)
+    exchange(victim, peer)
+    # A claimant gets the victim when the victim names it.
+    victim("reset")
+    early[0]("reset")
+    connect(victim, early[0])
+
+
+@pytest.mark.parametrize("port", ["socket", "auto"])
+def test_claimants_on_two_hosts(start, other_host, port):
+    """The victim and its peer are on two hosts, and each host has a claimant, too."""
+    for victim_at, peer_at, address, peers in ((other_host, "", B4, A4), ("", other_host, A4, B4)):
+        def at(where, **env):
+            own = B4 if where else A4
+            user = start(["--port", port, "--address", own], where, **env)
+            return user, user("index", own)
+        victim, index = at(victim_at)
+        claimants = [at(victim_at, **SOON), at(peer_at, **SOON)]
+        for claimant, own in claimants:
+            claim(claimant, victim, own, address)
+        peer, peers_index = at(peer_at)
+        peer.connect(victim, peers_index, address)
+        victim.connect(peer, index, peers)
+        exchange(peer, victim)
+        expect_nothing(claimant for claimant, _ in claimants)
+        exchange(victim, peer)
 
 
 # ---- fork() ----

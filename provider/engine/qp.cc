@@ -98,11 +98,11 @@ void Engine::Impl::qp_destroy(QpContext& qp) {
 /// A silent connection whose peer has begun anew: no message has passed, and this end has nothing under way. Another one
 /// may take its place.
 bool Engine::Impl::is_unused(const QpContext& qp) {
-  return qp.life.is(Phase::kOpen) && qp.conn.silent && qp.snd.empty() && qp.sq.busy() == 0 &&
+  return qp.life.is(Phase::kOpen) && qp.conn.silent && qp.snd.empty() && qp.sq.busy() == 0 && !qp.sq.started() &&
          qp.snd.nxt() == qp.conn.snd_psn && qp.rcv.nxt() == qp.conn.rcv_psn;
 }
 
-/// Leaves the work of the QP as it is.
+/// Leaves the work of the QP as it is. A message of which only a part has arrived early gives back its receive.
 void Engine::Impl::forget_connection(QpContext& qp) {
   const QpLimits limits = qp.limits;
   const uint64_t first_at = qp.first_at;
@@ -112,6 +112,11 @@ void Engine::Impl::forget_connection(QpContext& qp) {
   leave_waiting(qp);
   release_held(qp);
   drop_flow(qp);
+  if (SrqContext* srq = qp.rq.srq(); srq != nullptr) {
+    qp.rq.give_back();
+    serve_waiting(*srq);
+  }
+  qp.rq.reset();
   static_cast<QpConnection&>(qp) = QpConnection{};
   qp.limits = limits;
   qp.first_at = first_at;

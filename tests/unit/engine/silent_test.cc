@@ -299,6 +299,103 @@ TEST_F(FirstContact, another_connection_takes_the_place_of_an_unused_one) {
   EXPECT_EQ(EISCONN, w.a.engine.qp_connect(qa, w.a.port_no, pa, conn(99, true)));
 }
 
+/// The first datagram of a message is lost, and the peer begins anew. Nothing of that message counts for the next
+/// connection.
+TEST_F(FirstContact, another_connection__a_part_of_a_message_has_arrived_early) {
+  for (const bool shared : {false, true}) {
+    World other;
+    QpAttr of_b = attr;
+    of_b.srq = shared ? other.b.srq(4) : nullptr;
+    Qp *qc = other.a.qp(attr), *qd = other.b.qp(of_b);
+    Region *rc = other.a.region(4096), *rd = other.b.region(8192);
+    const FlowKey flow = other.next_flow(false);
+    const Path pa{flow, {}, {}, 64, 0}, pb{SimWire::reversed(flow), {}, {}, 64, 0};
+    const auto connect = [&](uint32_t psn) {
+      ConnAttr conn{.snd_psn = psn,
+                    .rcv_psn = psn,
+                    .snd_window = 8,
+                    .ird = 1,
+                    .ord = 1,
+                    .mtu = 1500,
+                    .initiator = false,
+                    .silent = true};
+      ASSERT_EQ(0, other.b.engine.qp_connect(qd, other.b.port_no, pb, conn));
+      conn.initiator = true;
+      ASSERT_EQ(0, other.a.engine.qp_connect(qc, other.a.port_no, pa, conn));
+    };
+    const auto send = [&](uint32_t length) {
+      const Sge sge = rc->sge(0, length);
+      ASSERT_EQ(0, qc->post_send({1, WrOpcode::kSend, kWrSignaled, 0, 0}, {&sge, 1}));
+      qc->ring_send();
+    };
+    for (uint64_t id : {1, 2}) {
+      const Sge sge = rd->sge(4096 * (id - 1), 4096);
+      if (shared) {
+        ASSERT_EQ(0, of_b.srq->post_recv(id, {&sge, 1}));
+        of_b.srq->ring_recv();
+      } else {
+        ASSERT_EQ(0, qd->post_recv({id}, {&sge, 1}));
+        qd->ring_recv();
+      }
+    }
+    connect(5);
+    other.wire.filter = [](int side, Datagram& d) {
+      TrpHeader h;
+      return side != 0 || !decode_trp(d, h) || h.opcode != USIW_TRP_DATA || h.psn != 5;
+    };
+    send(4096);
+    other.run_for(1 * kMs);
+    ASSERT_GT(other.b.count(USIW_CNT_RX_OOO), 0u);
+    other.a.engine.qp_reset(qc);
+    other.wire.filter = nullptr;
+    connect(7777);
+    send(4096);
+    EXPECT_TRUE(other.run([&] { return !other.b.recv_cq->empty(); }, 5 * kSec));
+    const auto got = other.b.poll(other.b.recv_cq);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].status, kSuccess);
+    EXPECT_EQ(got[0].byte_len, 4096u);
+    send(4096);
+    EXPECT_TRUE(other.run([&] { return !other.b.recv_cq->empty(); }, 5 * kSec));
+    EXPECT_TRUE(other.b.events.failed.empty());
+  }
+}
+
+/// The QP has found no receive for a message, and the peer begins anew.
+TEST_F(FirstContact, another_connection__the_receiver_was_not_ready) {
+  Srq* srq = w.b.srq(4);
+  attr.srq = srq;
+  qb = w.b.qp(attr);
+  const FlowKey flow = w.next_flow(false);
+  const Path pa{flow, {}, {}, 64, 0}, pb{SimWire::reversed(flow), {}, {}, 64, 0};
+  const auto connect = [&](uint32_t psn) {
+    ConnAttr conn{.snd_psn = psn,
+                  .rcv_psn = psn,
+                  .snd_window = 8,
+                  .ird = 1,
+                  .ord = 1,
+                  .mtu = 1500,
+                  .initiator = false,
+                  .silent = true};
+    ASSERT_EQ(0, w.b.engine.qp_connect(qb, w.b.port_no, pb, conn));
+    conn.initiator = true;
+    ASSERT_EQ(0, w.a.engine.qp_connect(qa, w.a.port_no, pa, conn));
+  };
+  connect(5);
+  send(qa, ra->sge(0, 8));
+  w.run_for(5 * kMs);
+  w.a.engine.qp_reset(qa);
+  connect(7777);
+  send(qa, ra->sge(0, 8));
+  w.run_for(5 * kMs);
+  const uint64_t t = w.clock.now;
+  const Sge sge = rb->sge(0, 8);
+  ASSERT_EQ(0, srq->post_recv(1, {&sge, 1}));
+  srq->ring_recv();
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.b, w.b.recv_cq, 1));
+  EXPECT_LT(w.clock.now - t, 100 * kUs) << "the receive does not wait for the next try of the peer";
+}
+
 TEST_F(FirstContact, reset_ends_the_wait) {
   send(qa, ra->sge(0, 8));
   w.run_for(5 * kSec);

@@ -148,7 +148,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   qp.longest = conn.merges ? qp.conn.handshake_mtu : UINT32_MAX;
   qp.stream = ++streams_;
   qp.permit(qp.access == 0 && !conn.silent ? kAccessOfConnection : qp.access);
-  if (qp.limited()) qp.sq.limit_reads(qp.limits.ord);
+  if (qp.limited()) qp.sq.limit_reads(std::min(qp.limits.ord, conn.ord));
   cut_by(qp, conn.mtu);
   // A datagram of a responder before the initiator has the connection is lost, and costs a time-out. With rdma_cm the
   // initiator sends first. Here the responder waits for credit, which the initiator sends when it is there.

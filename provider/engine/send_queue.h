@@ -183,8 +183,8 @@ class SendQueue {
   // ---- READs and atomics ----
 
   uint16_t ord() const { return ord_; }
-  /// No more than @p most are outstanding from now on.
-  void limit_reads(uint16_t most) { ord_ = most < ord_ ? most : ord_; }
+  /// No more than @p most are outstanding from now on. It must not exceed that of start().
+  void limit_reads(uint16_t most) { ord_ = most; }
   uint32_t reads_out() const { return read_msn_ - read_done_; }
   bool may_read() const { return reads_out() < ord_; }
   /// The READ outstanding with this MSN, or nullptr.

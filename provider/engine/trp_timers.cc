@@ -56,7 +56,7 @@ void Engine::Impl::qp_limit(QpContext& qp, const QpLimits& limits) {
   now_ = clock_.now_ns();
   qp.limits = limits;
   if (wants_nothing(qp)) qp.wanted_nothing_at = now_;
-  if (qp.limited()) qp.sq.limit_reads(limits.ord);
+  if (qp.limited()) qp.sq.limit_reads(std::min(limits.ord, qp.conn.ord));
   if (qp.connected()) return touch_timer(qp, deadline_of(qp));
   if (qp.life.is(Phase::kIdle)) expect_connection(qp);
 }

@@ -436,5 +436,25 @@ TEST_F(Silent, reads__no_more_at_a_time_than_the_program_permits) {
   EXPECT_EQ(most, 1u);
 }
 
+/// In SQD a program may raise the limit again, up to that of the connection.
+TEST_F(Silent, reads__limit_is_raised_again) {
+  QpLimits limits = kNone;
+  for (const uint16_t ord : {1, 8}) {
+    limits.ord = ord;
+    limit(qa, limits);
+  }
+  unsigned requests = 0, answered = 0, most = 0;
+  w.wire.filter = [&](int side, Datagram& d) {
+    TrpHeader h;
+    if (!decode_trp(d, h) || h.opcode != USIW_TRP_DATA) return true;
+    (side == 0 ? requests : answered)++;
+    most = std::max(most, requests - answered);
+    return true;
+  };
+  for (unsigned i = 0; i < 8; i++) read(qa, ra->sge(8 * i, 8), rb->addr(), rb->stag, i);
+  EXPECT_EQ(Statuses(8, kSuccess), statuses(w.a, w.a.send_cq, 8));
+  EXPECT_EQ(most, 8u);
+}
+
 }  // namespace
 }  // namespace usiw::sim

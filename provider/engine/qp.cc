@@ -203,7 +203,8 @@ void Engine::Impl::qp_shutdown(QpContext& qp) {
 /// peer had asked for at the call of qp_shutdown() are served.
 void Engine::Impl::check_drained(QpContext& qp) {
   if (!qp.life.is(Phase::kDraining)) {
-    if (qp.life.is(Phase::kOpen) && qp.sq.take_drained()) events_.qp_drained(qp);
+    const bool may_pause = qp.life.is(Phase::kOpen) || qp.life.is(Phase::kIdle);
+    if (may_pause && qp.sq.take_drained()) events_.qp_drained(qp);
     return;
   }
   if (!qp.sq.drained() || !qp.responder.served()) return;
@@ -212,16 +213,18 @@ void Engine::Impl::check_drained(QpContext& qp) {
   activate(qp);
 }
 
+/// A QP that connects by itself may come here before it has a connection. Work that was posted before waits for one.
 void Engine::Impl::qp_pause(QpContext& qp, bool tell) {
-  if (!qp.life.is(Phase::kOpen) || qp.sq.stopped()) return;
+  if ((!qp.life.is(Phase::kOpen) && !qp.life.is(Phase::kIdle)) || qp.sq.stopped()) return;
   qp.sq.stop();
   if (tell) qp.sq.tell_drained();
   check_drained(qp);
 }
 
 void Engine::Impl::qp_resume(QpContext& qp) {
-  if (!qp.life.is(Phase::kOpen)) return;
+  if (!qp.life.is(Phase::kOpen) && !qp.life.is(Phase::kIdle)) return;
   qp.sq.go_on();
+  if (qp.life.is(Phase::kIdle)) return expect_connection(qp);
   activate(qp);
 }
 

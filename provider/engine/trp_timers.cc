@@ -64,7 +64,7 @@ void Engine::Impl::qp_limit(QpContext& qp, const QpLimits& limits) {
 /// Work that waits for a connection waits no longer than the QP's limit.
 void Engine::Impl::expect_connection(QpContext& qp) {
   const bool waits = qp.limits.retry_ns != 0 && qp.limits.first_ns != kNever && qp.first_at == kNever &&
-                     qp.sq.wqe(qp.sq.head()).valid.load(std::memory_order_acquire) != 0;
+                     qp.sq.posted() != nullptr;
   if (!waits) return;
   qp.first_at = clock_.now_ns() + qp.limits.first_ns;
   touch_timer(qp, qp.first_at);
@@ -237,8 +237,7 @@ void Engine::Impl::lose_late(QpContext& qp) {
 
 /// True if no work request waits for the peer, and the peer need not show that it exists.
 bool Engine::Impl::wants_nothing(const QpContext& qp) {
-  if (!qp.conn.silent || qp.sq.busy() != 0) return false;
-  return qp.sq.stopped() || qp.sq.wqe(qp.sq.head()).valid.load(std::memory_order_acquire) == 0;
+  return qp.conn.silent && qp.sq.busy() == 0 && qp.sq.posted() == nullptr;
 }
 
 void Engine::Impl::on_keepalive(QpContext& qp) {

@@ -456,5 +456,32 @@ TEST_F(Silent, reads__limit_is_raised_again) {
   EXPECT_EQ(most, 8u);
 }
 
+// ---- SQD before the connection ----
+
+TEST_F(FirstContact, pause__what_was_posted_before_is_sent_and_no_more) {
+  send(qa, ra->sge(0, 8));
+  w.a.engine.qp_pause(qa, true);
+  send(qa, ra->sge(0, 8));
+  EXPECT_TRUE(w.a.events.drained.empty());
+  for (int i = 0; i < 2; i++) post_recv(qb, {rb->sge(0, 8)});
+  w.connect(qa, qb, {.silent = true});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  w.run_for(1 * kSec);
+  EXPECT_EQ(w.a.events.drained.size(), 1u);
+  EXPECT_TRUE(w.a.send_cq->empty()) << "was posted behind SQD";
+  w.a.engine.qp_resume(qa);
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+}
+
+TEST_F(FirstContact, pause__nothing_was_posted) {
+  w.a.engine.qp_pause(qa, true);
+  EXPECT_EQ(w.a.events.drained.size(), 1u);
+  send(qa, ra->sge(0, 8));
+  w.run_for(60 * kSec);
+  EXPECT_TRUE(w.a.events.failed.empty()) << "waits for the program, and not for the peer";
+  w.a.engine.qp_resume(qa);
+  EXPECT_EQ(Statuses{kRetryExcErr}, statuses(w.a, w.a.send_cq, 1));
+}
+
 }  // namespace
 }  // namespace usiw::sim

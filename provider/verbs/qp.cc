@@ -197,9 +197,9 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
         qp->conn_id = 0;
         engine->qp_reset(qp->qp);
       }
-      // A QP that connects by itself begins anew: what its program has not polled would look like completions of what it
-      // posts next. Adapters remove them.
-      if (qp->timers.are_set())
+      // On the RoCE face the QP begins anew, whatever state it was in. Completions that its program has not polled would
+      // look like those of the work that it posts next. Adapters remove them.
+      if (ibqp->context->device->transport_type != IBV_TRANSPORT_IWARP)
         for (ibv_cq* cq : {ibqp->send_cq, ibqp->recv_cq}) forget_completions(*from(cq), ibqp->qp_num);
       qp->timers = {};
       runtime.ports().release(*qp);

@@ -631,6 +631,35 @@ CASE(again, "again/same-peer-one-end-first", .seconds = 120) {
   }
 }
 
+// RESET removes the completions that the program has not polled, in whatever state the QP was. Those of other QPs stay.
+CASE(again_unpolled, "again/reset-removes-completions", .seconds = 60) {
+  for (const int state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD}) {
+    const auto e = new_qp(state);
+    Region at_e(e->pd, 64);
+    for (uint64_t i = 0; i < 3; ++i) e->recv(i, {at_e.sge()});
+    if (state == IBV_QPS_RTS || state == IBV_QPS_SQD) e->send({.wr_id = 10, .sges = {at_e.sge()}});
+    e->must(only_state(IBV_QPS_ERR));
+    e->reset();
+    expect_no_wc(e->recv_cq, 0);
+    expect_no_wc(e->send_cq, 0);
+  }
+  // A QP in RTR receives.
+  OwnQp a, b;
+  Region at_a(a.pd, 64), at_b(b.pd, 64);
+  a.connect(b.number());
+  b.init();
+  b.recv(1, {at_b.sge()});
+  b.rtr(a.number());
+  a.send({.wr_id = 2, .sges = {at_a.sge()}});
+  expect_wc(a.send_cq, 2);
+  b.reset();
+  expect_no_wc(b.recv_cq, 0);
+  a.reset();
+  a.connect(b.number());
+  b.connect(a.number());
+  exercise(a, b);
+}
+
 namespace {
 
 /// Connects two QPs and resets them, again and again, with either end first. @p through: each connection has moved data

@@ -41,6 +41,7 @@
 #define USIW_MAX_CQ		16384
 #define USIW_MAX_SRQ		16384
 #define USIW_MAX_PD		65536
+#define USIW_MAX_AH		65536	/* RoCE face of usiw-run; the module has no address handles */
 #define USIW_MAX_MR		(1 << 20)
 #define USIW_MAX_MW		(1 << 20)
 #define USIW_MAX_MR_SIZE	(1ull << 46)	/* bytes: half of an x86-64 process's addresses */

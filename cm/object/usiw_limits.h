@@ -159,6 +159,9 @@ static inline int usiw_rereg_renews(__u32 flags, __u32 access_before, __u32 acce
 	       ((access_before ^ access_now) & USIW_ACCESS_ZERO_BASED);
 }
 
+/* Service levels have 4 bits. */
+#define USIW_MAX_SL			15
+
 /* Checks the type of a memory window, a value of enum ib_mw_type and enum ibv_mw_type. */
 static inline int usiw_check_mw_type(__u32 type)
 {

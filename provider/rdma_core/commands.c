@@ -18,6 +18,18 @@ int usiw_cmd_dealloc_pd(struct ibv_pd *pd)
 	return CALL(dealloc_pd, pd);
 }
 
+int usiw_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr, struct ibv_ah *ah)
+{
+	struct ib_uverbs_create_ah_resp resp;
+
+	return CALL(create_ah, pd, ah, attr, &resp, sizeof(resp));
+}
+
+int usiw_cmd_destroy_ah(struct ibv_ah *ah)
+{
+	return CALL(destroy_ah, ah);
+}
+
 int usiw_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access,
 		    void *mr)
 {

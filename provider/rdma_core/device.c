@@ -62,6 +62,7 @@ static const struct usiw_operations operations = {
 	.alloc_pd = usiw_verb_alloc_pd,
 	.alloc_td = usiw_verb_alloc_td,
 	.bind_mw = usiw_verb_bind_mw,
+	.create_ah = usiw_verb_create_ah,
 	.create_cq = usiw_verb_create_cq,
 	.create_cq_ex = usiw_verb_create_cq_ex,
 	.create_qp = usiw_verb_create_qp,
@@ -72,6 +73,7 @@ static const struct usiw_operations operations = {
 	.dealloc_pd = usiw_verb_dealloc_pd,
 	.dealloc_td = usiw_verb_dealloc_td,
 	.dereg_mr = dereg_mr,
+	.destroy_ah = usiw_verb_destroy_ah,
 	.destroy_cq = usiw_verb_destroy_cq,
 	.destroy_qp = usiw_verb_destroy_qp,
 	.destroy_srq = usiw_verb_destroy_srq,
@@ -92,7 +94,6 @@ static const struct usiw_operations operations = {
 	.resize_cq = usiw_verb_resize_cq,
 	.rereg_mr = rereg_mr,
 };
-
 
 /* ---- Opening ----------------------------------------------------------------------- */
 

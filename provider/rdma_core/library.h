@@ -28,6 +28,9 @@ struct ibv_fd_arr;
 	F(ibv_cmd_alloc_pd, int, (struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd, \
 		size_t cmd_size, struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size)) \
 	F(ibv_cmd_dealloc_pd, int, (struct ibv_pd *pd)) \
+	F(ibv_cmd_create_ah, int, (struct ibv_pd *pd, struct ibv_ah *ah, struct ibv_ah_attr *attr, \
+		struct ib_uverbs_create_ah_resp *resp, size_t resp_size)) \
+	F(ibv_cmd_destroy_ah, int, (struct ibv_ah *ah)) \
 	F(ibv_cmd_reg_mr, int, (struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access, \
 		struct verbs_mr *mr, struct ibv_reg_mr *cmd, size_t cmd_size, struct ib_uverbs_reg_mr_resp *resp, \
 		size_t resp_size)) \

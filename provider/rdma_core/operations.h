@@ -34,7 +34,7 @@ struct verbs_mr;
 	HAS(34, bind_mw, int, (struct ibv_qp *, struct ibv_mw *, struct ibv_mw_bind *)) \
 	NOT(34, close_xrcd) \
 	NOT(34, cq_event) \
-	NOT(34, create_ah) \
+	HAS(34, create_ah, struct ibv_ah *, (struct ibv_pd *, struct ibv_ah_attr *)) \
 	NOT(65, create_comp_cntr) \
 	NOT(34, create_counters) \
 	HAS(34, create_cq, struct ibv_cq *, (struct ibv_context *, int, struct ibv_comp_channel *, int)) \
@@ -52,7 +52,7 @@ struct verbs_mr;
 	HAS(34, dealloc_pd, int, (struct ibv_pd *)) \
 	HAS(34, dealloc_td, int, (struct ibv_td *)) \
 	HAS(34, dereg_mr, int, (struct verbs_mr *)) \
-	NOT(34, destroy_ah) \
+	HAS(34, destroy_ah, int, (struct ibv_ah *)) \
 	NOT(65, destroy_comp_cntr) \
 	NOT(34, destroy_counters) \
 	HAS(34, destroy_cq, int, (struct ibv_cq *)) \

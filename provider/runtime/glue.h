@@ -32,6 +32,8 @@ uint64_t usiw_own_caps(uint64_t all);
 
 struct ibv_pd *usiw_verb_alloc_pd(struct ibv_context *ctx);
 int usiw_verb_dealloc_pd(struct ibv_pd *pd);
+struct ibv_ah *usiw_verb_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+int usiw_verb_destroy_ah(struct ibv_ah *ah);
 struct ibv_td *usiw_verb_alloc_td(struct ibv_context *ctx, struct ibv_td_init_attr *attr);
 int usiw_verb_dealloc_td(struct ibv_td *td);
 struct ibv_pd *usiw_verb_alloc_parent_domain(struct ibv_context *ctx, struct ibv_parent_domain_init_attr *attr);
@@ -75,6 +77,8 @@ int usiw_verb_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_re
 
 int usiw_cmd_alloc_pd(struct ibv_context *ctx, struct ibv_pd *pd);
 int usiw_cmd_dealloc_pd(struct ibv_pd *pd);
+int usiw_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr, struct ibv_ah *ah);
+int usiw_cmd_destroy_ah(struct ibv_ah *ah);
 /* @mr: the library's struct verbs_mr (USIW_VERBS_MR_SIZE bytes), its struct ibv_mr first */
 #define USIW_VERBS_MR_SIZE (sizeof(struct ibv_mr) + 8)
 int usiw_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access,

@@ -116,7 +116,8 @@ def test_devinfo_tells_the_truth():
     assert number("max_sge") == 32 and number("max_sge_rd") == 32
     assert number("max_qp_wr") == 32768 and number("max_qp_rd_atom") == 128 and number("max_qp_init_rd_atom") == 128
     assert number("max_srq") == 16384 and number("max_srq_wr") == 65536 and number("max_mw") == 1 << 20
-    for absent in ("max_ah", "max_fmr", "max_ee", "max_mcast_grp"):
+    assert number("max_ah") == (1 << 16 if FACE == "roce" else 0)
+    for absent in ("max_fmr", "max_ee", "max_mcast_grp"):
         match = re.search(rf"^\s*{absent}:\s+(\d+)", out, re.M)
         assert match is None or int(match[1]) == 0, f"{absent} is announced but not supported"
     assert re.search(r"atomic_cap:\s+ATOMIC_GLOB", out)

@@ -297,13 +297,18 @@ CASE(values_running, "attributes/while-it-runs") {
               VALUE(rnr_retry, 0, true)});
 }
 
+// An address handle follows the same rules as RTR.
 CASE(address_vectors, "attributes/address-vector") {
   const std::string own4 = from_environment("FACE_IPV4"), own6 = from_environment("FACE_IPV6");
   const int v4 = index_of(own4), v6 = index_of(own6), lo4 = index_of("127.0.0.1"), lo6 = index_of("::1");
   const int filled = static_cast<int>(gid_table().size());
   const auto av = [](int index, const std::string& peer, int wanted) {
     const auto e = new_qp(IBV_QPS_INIT);
-    const int error = to_rtr(gid_of(peer), nobody().number(), index).apply(e->qp);
+    Change rtr = to_rtr(gid_of(peer), nobody().number(), index);
+    ibv_ah* ah = ibv_create_ah(e->pd, &rtr.attr.ah_attr);
+    const int of_handle = ah ? ibv_destroy_ah(ah) : errno;
+    if (of_handle != wanted) FAIL("handle of GID %d to %s: error %d, not %d", index, peer.c_str(), of_handle, wanted);
+    const int error = rtr.apply(e->qp);
     if (error != wanted) FAIL("GID %d to %s: error %d, not %d", index, peer.c_str(), error, wanted);
     CHECK_EQ(e->state(), wanted == 0 ? IBV_QPS_RTR : IBV_QPS_INIT);
     if (wanted == 0) return;

@@ -175,7 +175,7 @@ CASE(device_attr, "query/device-attributes", .core = true) {
       ROW(d.max_mcast_grp, 0),
       ROW(d.max_mcast_qp_attach, 0),
       ROW(d.max_total_mcast_qp_attach, 0),
-      ROW(d.max_ah, 0),
+      ROW(d.max_ah, roce() ? USIW_MAX_AH : 0),
       ROW(d.max_fmr, 0),
       ROW(d.max_map_per_fmr, 0),
       ROW(d.max_srq, USIW_MAX_SRQ),
@@ -187,9 +187,9 @@ CASE(device_attr, "query/device-attributes", .core = true) {
       ROW(ex.phys_port_cnt_ex, 1),
       ROW(ex.comp_mask, 0),
       ROW(ex.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT),
-      ROW(ex.odp_caps.per_transport_caps.rc_odp_caps,
-          IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
-              IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV),
+      ROW(ex.odp_caps.per_transport_caps.rc_odp_caps, IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+                                                          IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+                                                          IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV),
       ROW(ex.odp_caps.per_transport_caps.uc_odp_caps, 0),
       ROW(ex.odp_caps.per_transport_caps.ud_odp_caps, 0),
       ROW(ex.completion_timestamp_mask, USIW_TIMESTAMP_MASK),

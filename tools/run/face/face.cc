@@ -8,6 +8,7 @@
 
 #include "cm/object/usiw_device_attr.h"
 #include "cm/object/usiw_face_states.h"
+#include "cm/object/usiw_limits.h"
 #include "cm/usiw_face.h"
 #include "tools/run/conn/admission.h"
 #include "tools/run/conn/event_stream.h"
@@ -30,6 +31,24 @@ bool may_be_peer(const Gid& local, const Endpoint& remote) {
   Endpoint own;
   own.addr = local.gid;
   return remote.unicast() && remote.ipv4() == own.ipv4() && remote.loopback() == own.loopback();
+}
+
+/// Finds the addresses of both ends, and the route, for an address vector. The ports of @p local and @p peer are 0.
+/// Returns 0, or -errno: an address that is not possible, or to which there is no route.
+int resolve(const ib_uverbs_qp_dest& av, Endpoint& local, Endpoint& peer, Route& route) {
+  const std::vector<Gid> gids = gid_table().entries;
+  if (av.is_global == 0 || av.sgid_index >= gids.size() || !gids[av.sgid_index].there) return -EINVAL;
+  const Gid& own = gids[av.sgid_index];
+  peer = {};
+  std::memcpy(&peer.addr, av.dgid, sizeof av.dgid);
+  if (!may_be_peer(own, peer)) return -EINVAL;
+  if (own.made_up) {
+    if (std::memcmp(&peer.addr, &own.gid, sizeof own.gid) != 0) return -ENETUNREACH;
+    peer = own.at;
+  }
+  local = own.at;
+  if (IN6_IS_ADDR_LINKLOCAL(&peer.addr)) peer.scope = local.scope;
+  return route_to(local, peer, route);
 }
 
 }  // namespace
@@ -79,27 +98,26 @@ int Face::check_address(const ib_uverbs_modify_qp& cmd) {
 /// Finds the 4-tuple and the MTU of the path to the peer. Returns 0, or -errno: an address that is not possible, or to
 /// which there is no route.
 int Face::find_path(const ib_uverbs_modify_qp& cmd) {
-  const ib_uverbs_qp_dest& av = cmd.dest;
-  const std::vector<Gid> gids = gid_table().entries;
-  if (av.is_global == 0 || av.sgid_index >= gids.size() || !gids[av.sgid_index].there) return -EINVAL;
-  const Gid& own = gids[av.sgid_index];
-  Endpoint peer;
-  std::memcpy(&peer.addr, av.dgid, sizeof av.dgid);
-  if (!may_be_peer(own, peer)) return -EINVAL;
-  if (own.made_up) {
-    if (std::memcmp(&peer.addr, &own.gid, sizeof own.gid) != 0) return -ENETUNREACH;
-    peer = own.at;
-  }
-  Endpoint local = own.at;
-  if (IN6_IS_ADDR_LINKLOCAL(&peer.addr)) peer.scope = local.scope;
+  Endpoint local, peer;
   Route route;
-  if (const int ret = route_to(local, peer, route); ret != 0) return ret;
+  if (const int ret = resolve(cmd.dest, local, peer, route); ret != 0) return ret;
   local.port = sock_->local().port;
   peer.port = htons(usiw_face_port(cmd.dest_qp_num));
   path_ = {.tuple = {local, peer},
            .mtu = usiw_face_mtu(cmd.path_mtu, usiw_mtu_named(link_info().mtu), route.mtu, local.ipv4()),
-           .tos = av.traffic_class};
+           .tos = cmd.dest.traffic_class};
   return 0;
+}
+
+int Face::check_handle(const ib_uverbs_ah_attr& attr) {
+  if (attr.port_num != 1 || attr.sl > USIW_MAX_SL) return -EINVAL;
+  ib_uverbs_qp_dest av{};
+  av.is_global = attr.is_global;
+  av.sgid_index = attr.grh.sgid_index;
+  std::memcpy(av.dgid, attr.grh.dgid, sizeof av.dgid);
+  Endpoint local, peer;
+  Route route;
+  return resolve(av, local, peer, route);
 }
 
 void Face::moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd) {

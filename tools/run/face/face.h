@@ -34,6 +34,8 @@ class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
   /// Checks the address vector of a modify_qp whose other attributes are correct. Returns 0 or -errno. If the QP moves to
   /// RTR, moved() then uses the addresses that this call has found.
   int check_address(const ib_uverbs_modify_qp& cmd);
+  /// Checks the attributes of an address handle by the rules of check_address(). Returns 0 or -errno.
+  static int check_handle(const ib_uverbs_ah_attr& attr);
   /// Carries out a modify_qp that check() has allowed, after the state and the other attributes of @p qp have been set.
   void moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd);
   /// Fills in those attributes of the QP that only this face has.

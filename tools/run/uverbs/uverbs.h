@@ -51,6 +51,12 @@ class Counted {
 struct Pd {
   Counted<Pd> counted{};
 };
+/// An address handle, on the RoCE face. It names a peer of datagrams. There are no datagrams yet, so nothing uses the
+/// address after CREATE_AH has checked it.
+struct Ah {
+  std::shared_ptr<Pd> pd;
+  Counted<Ah> counted{};
+};
 struct Mr {
   Mr(std::shared_ptr<Pd> of, uint32_t name, uint64_t first, uint64_t bytes, uint32_t rights)
       : pd(std::move(of)), stag(name), start(first), length(bytes), access(rights) {}
@@ -148,8 +154,8 @@ struct UverbsContext {
   /// Returns the error for a handle that is not in the table of the wanted kind: -EINVAL if an object of another kind
   /// has the handle, -ENOENT if no object has it.
   int no_such(uint32_t handle) const {
-    const size_t of_another_kind = pds.count(handle) + mrs.count(handle) + mws.count(handle) + cqs.count(handle) +
-                                   srqs.count(handle) + qps.count(handle);
+    const size_t of_another_kind = pds.count(handle) + ahs.count(handle) + mrs.count(handle) + mws.count(handle) +
+                                   cqs.count(handle) + srqs.count(handle) + qps.count(handle);
     return of_another_kind != 0 ? -EINVAL : -ENOENT;
   }
 
@@ -163,6 +169,7 @@ struct UverbsContext {
   std::shared_ptr<AsyncFile> async;
   std::shared_ptr<EventStream> events;
   std::map<uint32_t, std::shared_ptr<Pd>> pds;
+  std::map<uint32_t, std::shared_ptr<Ah>> ahs;
   std::map<uint32_t, std::shared_ptr<Mr>> mrs;
   std::map<uint32_t, std::shared_ptr<Mw>> mws;
   std::map<uint32_t, std::shared_ptr<Cq>> cqs;
@@ -216,7 +223,8 @@ constexpr UverbsMethod method(uint32_t command, size_t response = 0, UverbsMetho
           response, check};
 }
 
-extern const std::span<const UverbsMethod> kContextMethods, kObjectMethods, kMemoryMethods, kSrqMethods, kQpMethods;
+extern const std::span<const UverbsMethod> kContextMethods, kObjectMethods, kAhMethods, kMemoryMethods, kSrqMethods,
+    kQpMethods;
 extern const UverbsMethod kQueryDeviceEx;  ///< the only extended command
 
 }  // namespace usiw::run

@@ -22,6 +22,7 @@ ib_uverbs_query_device_resp device_attr() {
   usiw_fill_device_attr(&r, page_size());
   r.node_guid = r.sys_image_guid = std::bit_cast<uint64_t>(node_guid());
   r.max_sge = USIW_MAX_SGE;
+  if (settings().face == FaceKind::kRoce) r.max_ah = USIW_MAX_AH;
   r.phys_port_cnt = 1;
   return r;
 }

@@ -35,7 +35,7 @@ class UverbsFile final : public File, public UverbsContext {
 
 const UverbsMethod* find_method(uint32_t command, bool extended) {
   if (extended) return command == kQueryDeviceEx.command ? &kQueryDeviceEx : nullptr;
-  for (const auto& methods : {kContextMethods, kObjectMethods, kMemoryMethods, kSrqMethods, kQpMethods})
+  for (const auto& methods : {kContextMethods, kObjectMethods, kAhMethods, kMemoryMethods, kSrqMethods, kQpMethods})
     for (const UverbsMethod& method : methods)
       if (method.command == command) return &method;
   return nullptr;
@@ -102,6 +102,7 @@ void UverbsFile::closed() {
   cqs.clear();
   mws.clear();
   mrs.clear();
+  ahs.clear();
   pds.clear();
   if (events) events->shutdown();
 }

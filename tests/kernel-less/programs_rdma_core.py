@@ -1,34 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """rdma-core's own Python tests on the RoCE face, unmodified. There a QP connects by itself, so all that the table
-rdma_core_expected.tsv (tests/vm) calls `connects` passes here or has another reason."""
+rdma_core_expected.tsv (tests/vm) calls `connects` passes here or has another reason.
+
+Three of the tests need huge pages of the machine, so this file sets some aside while it runs."""
 
 import os
 
 import pytest
 
+import huge_pages
+from hosts import B4
+from stats import devices
 from support import rdma_core
-from support.procs import Proc
+from support.pairs import next_port
+from support.procs import Proc, until
 
 REASONS, TESTS = rdma_core.table()
-#: Only on this face there is an empty entry in the GID table.
-PASSES_HERE = {"test_device.DeviceTest.test_query_gid_ex_bad_flow"}
-#: Asks for no device of mlx5, though its file is for mlx5.
-PASSES_HERE |= {"test_mlx5_timestamp.TimeStampTest.test_timestamp_real_time_rc_traffic"}
 #: These fail today, and the reason. A test that passes has to be taken out of this table.
 FAILS = {
+    # It skips on two adapters that it knows by their vendor only. No error of rdma_cm makes it skip.
     "test_rdmacm.CMTestCase.test_rdmacm_async_udp_traffic": "there are no UD QPs, though the device is a CA",
 }
+#: More than the tests use at a time.
+PAGES = 16
+
+REASON = {name: test.reason_on("roce") for name, test in TESTS.items() if name not in FAILS}
+ON_PAGES = [name for name, reason in REASON.items() if reason == rdma_core.HUGE_PAGES]
+PASSES = [name for name, reason in REASON.items() if not reason]
+SKIPPED = {name: reason for name, reason in REASON.items() if reason and name not in ON_PAGES}
 
 
-def reason_of(test):
-    """Returns the reason why a test is skipped on this face, or an empty text if it passes."""
-    if test.name in PASSES_HERE:
-        return ""
-    return test.by_cm if test.reason == rdma_core.CONNECTS else test.reason
-
-
-PASSES = [name for name, test in TESTS.items() if not reason_of(test) and name not in FAILS]
-SKIPPED = {name: reason_of(test) for name, test in TESTS.items() if reason_of(test) and name not in FAILS}
+@pytest.fixture(scope="module")
+def no_pages():
+    """Sets huge pages aside for this file. Returns an empty text, or the reason why there are none."""
+    with huge_pages.set_aside(PAGES) as reason:
+        yield reason
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +45,7 @@ def suite(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def outcomes(suite):
+def outcomes(suite, no_pages):
     """{test: Outcome} of all of them."""
     return suite.run(sorted(TESTS))
 
@@ -50,6 +56,13 @@ def test_table_lists_every_test(suite, outcomes):
 
 @pytest.mark.parametrize("name", PASSES)
 def test_passes(name, outcomes):
+    assert outcomes[name].what == "passed", outcomes[name].text
+
+
+@pytest.mark.parametrize("name", ON_PAGES)
+def test_passes_on_huge_pages(name, outcomes, no_pages):
+    if no_pages:
+        pytest.skip(no_pages)
     assert outcomes[name].what == "passed", outcomes[name].text
 
 
@@ -67,4 +80,23 @@ def test_fails_today(name, outcomes):
 
 def test_enough_pass():
     """A floor, which rises with what the face learns."""
-    assert len(PASSES) >= 84
+    assert len(PASSES) + len(ON_PAGES) >= 90
+
+
+def test_packets_beside_huge_pages(no_pages, usiw_run, other_host):
+    """DPDK takes huge pages where it finds them, unless it is asked not to. usiw asks, so the pages stay free."""
+    if no_pages:
+        pytest.skip(no_pages)
+    free, port = huge_pages.number("free"), next_port()
+    argv = ["ib_write_lat", "-F", "-d", "usiw0", "-p", port, "-n", 100000000]
+    options = ["--face", "roce", "--port", "packet"]
+    server = Proc([usiw_run.path, *options, *argv], where=other_host).wait_listening(port)
+    client = usiw_run([*argv, B4], options)
+
+    def ports():
+        return [q["gauges"]["data_port"] for d in devices().values() for q in d["qps"] if q["pid"] == client.pid]
+    until(lambda: client.status is not None or "packet" in ports(), "the data goes by raw packets")
+    assert client.status is None, client.output
+    assert huge_pages.number("free") == free
+    client.kill()
+    server.kill()

@@ -32,8 +32,12 @@ SECONDS_TO_START = 120
 #: The reason of those that connect by themselves.
 CONNECTS = "connects"
 
-#: The reason of those that need an empty entry in the GID table.
-GIDS = "GIDs"
+#: The reasons that a RoCE device takes away. There, QPs connect by themselves, the GID table has empty entries, and
+#: there are address handles and InfiniBand's rdma_cm.
+ONLY_IWARP = (CONNECTS, "AH", "GIDs", "IB CM")
+
+#: The reason of those that need huge pages. They pass wherever the administrator has set some aside.
+HUGE_PAGES = "huge pages"
 
 #: The reasons of those that ask for a certain device.
 HARDWARE = ("mlx5", "efa", "cuda")
@@ -50,9 +54,14 @@ class Expected(NamedTuple):
     by_cm: str
 
     def passes_on(self, face):
-        """True if the test passes on a device of this face, "iwarp" or "roce". On the RoCE face, QPs connect by themselves
-        and the GID table has empty entries. A test that does not even pass by rdma_cm needs something else as well."""
-        return not self.reason or (face == "roce" and self.reason in (CONNECTS, GIDS) and not self.by_cm)
+        """True if the test passes on a device of this face, "iwarp" or "roce"."""
+        return not self.reason_on(face)
+
+    def reason_on(self, face):
+        """Returns the reason why the test is not for a device of this face, or an empty text if it passes."""
+        if face != "roce" or self.reason not in ONLY_IWARP:
+            return self.reason
+        return "" if self.by_cm in ONLY_IWARP else self.by_cm
 
     @property
     def file(self):

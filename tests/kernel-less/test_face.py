@@ -2,6 +2,8 @@
 """The RoCE face (docs/face.md): QPs that connect by verbs alone, of one process and of two."""
 
 import itertools
+import select
+import subprocess
 
 import pytest
 
@@ -153,6 +155,16 @@ def test_reset_one_end_first(users, first):
         assert other("received").startswith("success ")
         assert one("sent") == "success"
         exchange(a, b)
+
+
+def test_hint_if_no_qp_has_the_number(usiw_run):
+    """ICMP messages reach the connection of the QP."""
+    with subprocess.Popen([*face(usiw_run, "socket"), cases.path_of("face_user")], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as proc:
+        proc.stdin.write(f"new\ninit\nrtr {254 << 16 | 65535} 1\n")  # the largest number, so this end asks
+        proc.stdin.flush()
+        select.select([proc.stderr], [], [], 60)
+        assert proc.communicate()[1].count("the host has no such QP (ICMP port unreachable)") == 1
 
 
 def test_another_process_takes_over(users):

@@ -64,11 +64,14 @@ void Conn::leave_backlog() {
 }
 
 void Conn::icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len) {
-  for (auto& [key, conn] : conn_table()) {
-    if (conn->sock.get() != &sock || !(conn->tuple_.remote == to)) continue;
-    if (!usiw_cm_quotes(&conn->cm, quoted, len)) continue;
-    return conn->run(usiw_cm_end_icmp, answer);
-  }
+  for (auto& [key, conn] : conn_table())
+    if (conn->sock.get() == &sock && conn->handle_icmp(to, answer, quoted, len)) return;
+}
+
+bool Conn::handle_icmp(const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len) {
+  if (!(tuple_.remote == to) || !usiw_cm_quotes(&cm, quoted, len)) return false;
+  run(usiw_cm_end_icmp, answer);
+  return true;
 }
 
 void Conn::end_lingering(const UdpSocket& sock) {

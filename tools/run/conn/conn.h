@@ -59,9 +59,9 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
 
   /// Opens a UDP socket for connections. Parameters and errors are those of UdpSocket::open().
   static std::shared_ptr<UdpSocket> open_port(const Endpoint& local, bool shared, int& error);
-  /// Opens the UDP socket of a QP at a free port. @p receive gets what arrives. Returns null and sets @p error to
-  /// -errno if that fails.
-  static std::shared_ptr<UdpSocket> open_port_of_qp(SocketCalls::Receive receive, int& error);
+  /// Opens the UDP socket of a QP at a free port. @p receive gets the datagrams, and @p icmp the ICMP messages. Returns
+  /// null and sets @p error to -errno if that fails.
+  static std::shared_ptr<UdpSocket> open_port_of_qp(SocketCalls::Receive receive, SocketCalls::Icmp icmp, int& error);
   /// Handles a datagram that has arrived at the port of a QP. Returns true if usiw_face_take() is to be called.
   static bool receive_for_qp(usiw_face& face, UdpSocket& sock, const Tuple& tuple, const void* data, uint32_t len);
   /// Starts a connection, and sets @p out to it. The connection notifies @p user until it has ended or forget_user() is
@@ -91,6 +91,8 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   /// Gives way to another silent connection with the same peer: see usiw_cm_end_yield().
   void yield() { run(usiw_cm_end_yield); }
   void report(const usiw_qp_report& report);
+  /// Handles an ICMP message about a datagram to @p to. Returns false if the datagram is not of this connection.
+  bool handle_icmp(const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
   /// Stops all events to the user.
   void forget_user() { usiw_cm_end_leave(this); }
 

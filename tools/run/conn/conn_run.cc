@@ -116,7 +116,7 @@ std::shared_ptr<UdpSocket> Conn::open_port(const Endpoint& local, bool shared, i
   return sock;
 }
 
-std::shared_ptr<UdpSocket> Conn::open_port_of_qp(SocketCalls::Receive receive, int& error) {
+std::shared_ptr<UdpSocket> Conn::open_port_of_qp(SocketCalls::Receive receive, SocketCalls::Icmp icmp, int& error) {
   return UdpSocket::open_for_qp({.receive = receive, .icmp = icmp, .end_lingering = [](const UdpSocket&) {}}, error);
 }
 

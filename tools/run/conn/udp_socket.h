@@ -34,7 +34,8 @@ struct SocketCalls {
   using Receive = void (*)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
   Receive receive;
   /// Handles an ICMP message about a datagram to @p to. The message quotes @p len bytes of the UDP payload.
-  void (*icmp)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
+  using Icmp = void (*)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
+  Icmp icmp;
   /// Forgets the connections of @p sock, all of which are in the state LINGER.
   void (*end_lingering)(const UdpSocket& sock);
 };

@@ -54,7 +54,7 @@ int resolve(const ib_uverbs_qp_dest& av, Endpoint& local, Endpoint& peer, Route&
 }  // namespace
 
 std::shared_ptr<Face> Face::open(int& error) {
-  const std::shared_ptr<UdpSocket> sock = Conn::open_port_of_qp(receive, error);
+  const std::shared_ptr<UdpSocket> sock = Conn::open_port_of_qp(receive, icmp, error);
   return sock ? std::shared_ptr<Face>(new Face(sock)) : nullptr;
 }
 
@@ -209,6 +209,14 @@ void Face::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, c
     face.conn_.reset();
   }
   if (!qp->conn) face.answer(qp);
+}
+
+/// A QP has one connection, so the table of all connections need not be searched. With thousands of QPs that ask a host
+/// where no QP answers, a search for each ICMP message would take all the time of this thread.
+void Face::icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len) {
+  const auto found = faces().find(&sock);
+  if (found == faces().end()) return;
+  if (const std::shared_ptr<Conn> conn = found->second->conn_) conn->handle_icmp(to, answer, quoted, len);
 }
 
 /// A silent connection ends when the engine has given up, and then the program knows. If the engine could not have it

@@ -151,6 +151,26 @@ CASE(close_at_once, "close/right-after-established", .core = true) {
 }
 
 // A second disconnect is harmless, and so is one behind the peer's.
+// The server ends the connection before the client's program has read that there is one. On the RoCE face librdmacm
+// moves the client's QP at that event, when its connection has ended already.
+CASE(close_before_read, "close/before-the-client-reads-established", .core = true) {
+  Endpoint a, b;
+  a.resolve(site_a().ip, site_b().ip, shared_listener().port());
+  a.create_qp({});
+  rdma_conn_param param = conn_param({});
+  CHECK_CALL(rdma_connect(a.id, &param));
+  b.adopt(shared_listener().wait_request().id);
+  b.create_qp({});
+  CHECK_CALL(rdma_accept(b.id, &param));
+  b.events.expect(RDMA_CM_EVENT_ESTABLISHED);
+  CHECK_CALL(rdma_disconnect(b.id));
+  wait_until("QP A in state ERROR", [&] { return a.state() == IBV_QPS_ERR; });
+  a.events.expect(RDMA_CM_EVENT_ESTABLISHED);
+  CHECK_EQ(a.events.expect(RDMA_CM_EVENT_DISCONNECTED).status, 0);
+  CHECK_EQ(a.state(), IBV_QPS_ERR);
+  b.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
 CASE(close_twice, "close/twice", .core = true) {
   Pair p;
   CHECK_CALL(rdma_disconnect(p.a.id));

@@ -78,6 +78,12 @@ void Face::abandon_all() { faces().clear(); }
 
 // ---- modify_qp and query_qp -------------------------------------------------------------
 
+usiw_qp_state Face::moves_from(const Qp& qp) const {
+  if (qp.state != USIW_QPS_ERR) return qp.state;
+  const bool of_cm = moved_to_ == USIW_QPS_RTR && usiw_face_is_of_cm(qp.attrs.dest_qp_num) != 0;
+  return moved_to_ == USIW_QPS_INIT || of_cm ? moved_to_ : USIW_QPS_ERR;
+}
+
 int Face::check_move(usiw_qp_state from, const ib_uverbs_modify_qp& cmd) {
   const uint32_t mask = cmd.attr_mask, to = (mask & USIW_QP_STATE) != 0 ? cmd.qp_state : uint32_t{from};
   if ((mask & USIW_QP_CUR_STATE) != 0 && cmd.cur_qp_state != from) return -EINVAL;
@@ -126,6 +132,7 @@ void Face::moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd) 
   if ((mask & USIW_QP_PATH_MTU) != 0) path_mtu_ = cmd.path_mtu;
   if ((mask & USIW_QP_AV) != 0) av_ = cmd.dest;
   if ((mask & USIW_QP_STATE) == 0) return;
+  moved_to_ = static_cast<usiw_qp_state>(cmd.qp_state);
   switch (cmd.qp_state) {
     case USIW_QPS_RTR: connect(qp); break;
     case USIW_QPS_RTS:
@@ -167,7 +174,7 @@ ConnParam Face::param(const Qp& qp) const {
 
 /// The QP is in RTR now. A QP that rdma_cm connects, or is about to connect, goes on as it is.
 void Face::connect(const std::shared_ptr<Qp>& qp) {
-  if (qp->conn || usiw_face_is_of_cm(qp->attrs.dest_qp_num) != 0) return;
+  if (qp->conn || qp->state != USIW_QPS_RTR || usiw_face_is_of_cm(qp->attrs.dest_qp_num) != 0) return;
   const usiw_cm_tuple ends = cm_tuple(path_.tuple);
   usiw_face_set_peer(&face_, ends.local, ends.remote, ends.scope, qp->attrs.dest_qp_num, qp->attrs.rq_psn);
   const usiw_face_part part = usiw_face_role(&face_);

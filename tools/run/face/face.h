@@ -29,6 +29,10 @@ class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
 
   uint32_t qpn() const { return face_.qpn; }
 
+  /// Returns the state from which modify_qp may move @p qp: the state of the QP, or the one in which a connection of
+  /// rdma_cm has begun and ended. librdmacm learns of such a connection only by its response, and then moves the QP to
+  /// RTS. These moves do not lead out of ERR.
+  usiw_qp_state moves_from(const Qp& qp) const;
   /// Checks by the states of InfiniBand whether modify_qp may move a QP from the state @p from. Returns 0 or -EINVAL.
   static int check_move(usiw_qp_state from, const ib_uverbs_modify_qp& cmd);
   /// Checks the address vector of a modify_qp whose other attributes are correct. Returns 0 or -errno. If the QP moves to
@@ -63,6 +67,7 @@ class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
   Tuple kept_from_{};       ///< ends of the REQ that face_ keeps
   ConnPath path_{};         ///< from RTR on
   ib_uverbs_qp_dest av_{};  ///< as the program has set it
+  usiw_qp_state moved_to_ = USIW_QPS_RESET;  ///< by the program
   uint16_t pkey_index_ = 0;
   uint8_t path_mtu_ = 0;
   usiw_face_ask ask_{};         ///< private data of REQ

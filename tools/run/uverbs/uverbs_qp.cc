@@ -135,8 +135,9 @@ int modify_qp(UverbsContext& u, const Command&, const ib_uverbs_modify_qp& cmd) 
   if (!qp) return u.no_such(cmd.qp_handle);
   const uint32_t mask = cmd.attr_mask;
   int ret;
+  const usiw_qp_state from = qp->face ? qp->face->moves_from(*qp) : qp->state;
   // As in the kernel, an attribute that the table of InfiniBand does not permit is EINVAL, whatever the device supports.
-  if (qp->face && (ret = Face::check_move(qp->state, cmd)) != 0) return ret;
+  if (qp->face && (ret = Face::check_move(from, cmd)) != 0) return ret;
   usiw_check_qp_attrs(ret, &cmd, mask);
   if (ret == 0) ret = qp->face ? qp->face->check_address(cmd) : check_move(*qp, cmd);
   if (ret != 0) return ret;
@@ -146,7 +147,8 @@ int modify_qp(UverbsContext& u, const Command&, const ib_uverbs_modify_qp& cmd) 
       if (qp->face) qp->face->leave();
       if (const std::shared_ptr<Conn> conn = qp->conn) conn->abort(USIW_ABORT_LOCAL);
     }
-    qp->state = static_cast<usiw_qp_state>(usiw_qp_state_after(qp->state, cmd.qp_state));
+    if (from == qp->state || cmd.qp_state == USIW_QPS_RESET)
+      qp->state = static_cast<usiw_qp_state>(usiw_qp_state_after(qp->state, cmd.qp_state));
   }
   if (qp->face) qp->face->moved(qp, cmd);
   return 0;

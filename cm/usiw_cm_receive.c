@@ -111,16 +111,21 @@ static __u32 receive_req(struct usiw_cm_conn *c, const struct usiw_cm_packet *pk
 
 /*
  * Handles a PENDING of a silent initiator, which goes on asking as before. It answers each new PSN
- * at once by a REQ that repeats this PSN. The peer has a new PSN after 67 s, and after a restart.
+ * at once by a REQ that repeats this PSN. The peer has a new PSN after 67 s, after a restart, and
+ * in each attempt to connect. Two PSNs may be valid at a time. If datagrams with both were under
+ * way, the two ends would answer each other without a pause, so the number of REQs at once is
+ * limited between two repetitions by the clock.
  */
 static __u32 silent_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt)
 {
-	int answered = c->pending && c->peer_isn == pkt->psn;
+	int answered = c->peer_known && c->peer_isn == pkt->psn;
 
-	c->pending = 1;
 	c->peer_isn = pkt->psn;
 	c->peer_known = 1;
-	return answered ? 0 : usiw_cm_transmit(c, USIW_TRP_REQ, 0);
+	if (answered || c->pending >= USIW_CM_SILENT_ANSWERS)
+		return 0;
+	c->pending++;
+	return usiw_cm_transmit(c, USIW_TRP_REQ, 0);
 }
 
 static __u32 receive_pending(struct usiw_cm_conn *c, const struct usiw_cm_packet *pkt, __u64 now_us)

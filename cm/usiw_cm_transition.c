@@ -65,6 +65,7 @@ __u32 usiw_cm_ask_again(struct usiw_cm_conn *c, __u64 now_us)
 
 	if (c->tries < USIW_CM_REQ_TRIES)
 		c->tries++;
+	c->pending = 0;
 	wait_us = usiw_cm_interval(c);
 	if (wait_us > USIW_CM_SILENT_REPEAT_US)
 		wait_us = USIW_CM_SILENT_REPEAT_US;

@@ -93,6 +93,7 @@ enum usiw_cm_answer {
 #define USIW_CM_LINGER_US		2000000u	/* time in LINGER */
 #define USIW_CM_RESET_TRIES		3	/* RESETs by timer, or in answer to RESETs */
 #define USIW_CM_SILENT_REPEAT_US	1000000u	/* silent initiator: longest wait between REQs */
+#define USIW_CM_SILENT_ANSWERS		4	/* REQs that it sends at once between two of these */
 #define USIW_CM_SILENT_HINT_US	3000000u	/* it logs a hint after this time without a connection */
 
 /**
@@ -107,7 +108,8 @@ enum usiw_cm_answer {
  * @mtu:	IP MTU, bytes: that of this end until the peer's is known, then the smaller of both
  * @linger:	LINGER: opcode of the answer to late datagrams; 0: no answer
  * @peer_known:	@peer_isn is valid
- * @pending:	initiator: the peer has answered PENDING
+ * @pending:	initiator: the peer has answered PENDING. Silent initiator: the number of PENDINGs
+ *		that it has answered at once since its latest repetition
  * @silent:	no end of this connection notifies the other end, and no state has a limit: see
  *		usiw_cm_set_silent()
  * @answer:	initiator: latest answer to its REQ, enum usiw_cm_answer

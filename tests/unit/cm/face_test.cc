@@ -327,6 +327,23 @@ TEST_F(FaceTest, confirm_is_lost__nothing_ends) {
   EXPECT_EQ(opcode(b.take_sent().at(0)), USIW_TRP_ACCEPT);
 }
 
+/// Two REQs were on the way when the ISN of PENDING changed. Both ISNs are valid for a while.
+TEST_F(FaceTest, pendings_with_two_isns__do_not_go_round) {
+  a.rtr(b, 5);
+  const Datagram req = a.take_sent().at(0);
+  const auto one = b.receive(from_a, req);
+  b.pass(67'200'000);
+  const auto other = b.receive(from_a, req);
+  ASSERT_TRUE(one && other && *one != *other);
+  a.receive(reversed(from_a), *one);
+  a.receive(reversed(from_a), *other);
+  EXPECT_LT(carry(a, b), 30u);
+  b.rtr(a, 6);
+  a.pass(1'000'000);
+  carry(a, b);
+  expect_connected(a, b);
+}
+
 TEST_F(FaceTest, itself__needs_no_datagram) {
   FaceQp alone{kSmall, a.face.qpn};
   usiw_face_set_peer(&alone.face, kSmall, kSmall, 0, alone.face.qpn, 5);

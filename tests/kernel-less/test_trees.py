@@ -181,3 +181,33 @@ thread.join()
         proc.wait_for("begins")
         time.sleep(0.5)
     proc.expect(0)
+
+
+#: A program on the RoCE face, whose GIDs are in a tree of their own.
+READS_GIDS = """
+import os, pathlib, shutil, subprocess
+def gids():
+    return [pathlib.Path(f"/sys/class/infiniband/usiw0/ports/1/gids/{i}").read_text() for i in range(4)]
+before = gids()
+"""
+
+
+def test_the_tree_of_gids_is_made_again(place, usiw_run):
+    program = READS_GIDS + f"""
+for tree in pathlib.Path({str(place)!r}).glob("usiw-run-*"):
+    shutil.rmtree(tree)
+assert gids() == before
+"""
+    usiw_run(["/usr/bin/python3", "-c", program], ["--face", "roce"]).expect(0)
+
+
+def test_new_trees_of_gids_take_no_more_descriptors(place, usiw_run):
+    del place
+    program = READS_GIDS + """
+descriptors = len(os.listdir("/proc/self/fd"))
+for what in ("add", "del") * 3:
+    subprocess.run(["ip", "addr", what, "192.0.2.99/32", "dev", "lo"], check=True)
+    assert (gids() == before) == (what == "del")
+assert len(os.listdir("/proc/self/fd")) == descriptors
+"""
+    usiw_run(["/usr/bin/python3", "-c", program], ["--face", "roce"]).expect(0)

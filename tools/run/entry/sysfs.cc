@@ -169,9 +169,10 @@ constexpr int kHoldTries = 500;
 constexpr unsigned kHoldPauseUs = 2000;
 
 /// Makes the directory of a tree and locks the tree (shared) until this process and its forked children have ended or
-/// closed the descriptor of the lock. unused_trees.cc removes the old trees that no process has locked. No other user
-/// can open the lock file. Returns false if the directory is not this user's, or if it cannot be made or locked.
-bool hold(const std::string& root) {
+/// closed the descriptor of the lock, which @p lock gets. unused_trees.cc removes the old trees that no process has
+/// locked. No other user can open the lock file. Returns false if the directory is not this user's, or if it cannot be
+/// made or locked.
+bool hold(const std::string& root, Fd& lock) {
   const std::string path = root + "/" + kTreeLock;
   for (int tries = 0; tries < kHoldTries; tries++) {
     mkdir(root.c_str(), 0700);
@@ -183,7 +184,7 @@ bool hold(const std::string& root) {
         USIW_REAL(lstat)(path.c_str(), &there) == 0 &&
         mine.st_ino == there.st_ino) {  // otherwise the file was removed before this process locked it
       futimens(fd, nullptr);
-      out_of_the_way(std::move(fd)).release();
+      lock = out_of_the_way(std::move(fd));
       return true;
     }
     usleep(kHoldPauseUs);
@@ -191,10 +192,10 @@ bool hold(const std::string& root) {
   return false;
 }
 
-/// Makes a tree of the files @p all and returns its path. The name has the user and a digest of the contents, so a user's processes with
-/// the same device share a tree. Each process makes the files that are missing, because another process may still be
-/// making the tree, or a cleaner may have removed a part of it.
-std::string make_tree(const Files& all) {
+/// Makes a tree of the files @p all and returns its path. @p lock gets the descriptor of its lock. The name has the user
+/// and a digest of the contents, so a user's processes with the same device share a tree. Each process makes the files
+/// that are missing, because another process may still be making the tree, or a cleaner may have removed a part of it.
+std::string make_tree(const Files& all, Fd& lock) {
   NoCancel no_cancel;  // the caller may be stat(2), which is no cancellation point
   size_t digest = 0;
   for (auto& [name, text] : all)
@@ -209,13 +210,13 @@ std::string make_tree(const Files& all) {
   snprintf(hex, sizeof hex, "%016zx", digest);
 
   std::string root = base + hex;
-  if (!hold(root)) {  // another user has a directory of this name, or the directory cannot be made or locked
+  if (!hold(root, lock)) {  // another user has a directory of this name, or the directory cannot be made or locked
     root = base + "XXXXXX";
     if (mkdtemp(root.data()) == nullptr) {
       fprintf(stderr, "usiw-run: cannot make a directory %s: %s\n", root.c_str(), strerror(errno));
       return root;
     }
-    hold(root);
+    hold(root, lock);
   }
   chmod(root.c_str(), kDirectory);
   fill(root, all);
@@ -283,6 +284,9 @@ bool has_descriptor() {
   return fd >= 0 || (errno != EMFILE && errno != ENFILE);
 }
 
+/// A path that does not exist, for a process that has no descriptor left to make a tree.
+constexpr char kNowhere[] = "/proc/usiw-run-has-no-descriptor";
+
 /// Returns the path of the tree, and makes the tree if it does not exist. If the process has no descriptor left to make
 /// it, returns a path that does not exist.
 const std::string& tree() {
@@ -294,11 +298,15 @@ const std::string& tree() {
   // A program that closes all its descriptors has released the lock of the tree, so the tree may have been removed.
   if (!is_there(root.load(std::memory_order_acquire))) {
     std::lock_guard hold_making(making_tree());
-    static const std::string& nowhere = *new std::string("/proc/usiw-run-has-no-descriptor");
+    static const std::string& nowhere = *new std::string(kNowhere);
     if (!has_descriptor()) return nowhere;
-    if (!is_there(root.load(std::memory_order_relaxed)))
-      root.store(new std::string(make_tree(files())),
+    if (!is_there(root.load(std::memory_order_relaxed))) {
+      const NoCancel no_cancel;
+      Fd lock;
+      root.store(new std::string(make_tree(files(), lock)),
                  std::memory_order_release);  // other threads may still read the old one
+      lock.release();
+    }
   }
   return *root.load(std::memory_order_acquire);
 }
@@ -306,19 +314,36 @@ const std::string& tree() {
 /// The directory of the port in a tree.
 std::string port_directory() { return "class/infiniband/" + settings().device + "/ports/1/"; }
 
+/// Closes @p fd if it is the descriptor of the lock of the tree @p root. A program that has closed all its descriptors
+/// may have another file with this number.
+void close_lock(int fd, const std::string& root) {
+  struct stat open, there;
+  if (fd >= 0 && USIW_REAL(fstat)(fd, &open) == 0 && USIW_REAL(lstat)((root + "/" + kTreeLock).c_str(), &there) == 0 &&
+      open.st_dev == there.st_dev && open.st_ino == there.st_ino)
+    USIW_REAL(close)(fd);
+}
+
 /// Returns the path of a tree that has only the files of GIDs, as these are now. On the RoCE face they follow the
-/// addresses of the interface.
+/// addresses of the interface. As in tree(), the tree may have been removed, and the process may have no descriptor.
 std::string gid_tree() {
   static std::string& root = *new std::string;
   static uint64_t made_of = 0;
+  static int lock = -1;
+  const NoCancel no_cancel;
   const uint64_t changes = gid_table().changes;
   std::lock_guard hold_making(making_tree());
-  if (root.empty() || made_of != changes) {
-    Files all;
-    add_gids(all, port_directory(), link_info().ifname);
-    root = make_tree(all);
-    made_of = changes;
-  }
+  const bool is_there = !root.empty() &&
+                        USIW_REAL(access)((root + "/" + port_directory() + "gids/0").c_str(), F_OK) == 0;
+  if (is_there && made_of == changes) return root;
+  if (!has_descriptor()) return kNowhere;
+  Files all;
+  add_gids(all, port_directory(), link_info().ifname);
+  Fd new_lock;
+  const std::string made = make_tree(all, new_lock);
+  close_lock(lock, root);
+  lock = new_lock.release();
+  root = made;
+  made_of = changes;
   return root;
 }
 

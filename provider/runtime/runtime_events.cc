@@ -157,6 +157,9 @@ void Runtime::on_connect(VQp& qp, const usiw_event& event) {
     qp.moves.end();
     reports_.sends_by(qp);
     reports_.connected(qp, event.conn_id, error);
+    // No ABORT record follows. With rdma_cm the program learns of the failure, and what it has posted stays. A QP that
+    // connects by itself is in RTR or RTS, and goes to ERR.
+    if (qp.qp != nullptr && (conn.flags & USIW_CONN_F_SILENT) != 0) held->qp_abort(qp.qp);
   }
 }
 

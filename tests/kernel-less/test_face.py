@@ -17,10 +17,6 @@ FACE_IPV4, FACE_IPV6 = "192.0.2.77", "fd00:77::1"
 #: Indexes in the GID table of lo: the link-local GID, which is made up, and 127.0.0.1.
 INDEXES = [0, 1]
 
-#: A QP at RTR takes the REQ that it has kept. If the peer has been reset since, the connection never comes to be, and
-#: the QP takes no other REQ. These cases show that.
-FAILING = ()
-
 
 @pytest.fixture(scope="module", autouse=True)
 def addresses():
@@ -38,19 +34,12 @@ _results = {}
 
 
 @pytest.mark.parametrize("port", ["socket", "shm"])
-@pytest.mark.parametrize("case", [
-    pytest.param(case, id=case.name,
-                 marks=[pytest.mark.xfail(reason="takes the REQ of an attempt that was given up", strict=False)] if case.name in FAILING else [])
-    for case in cases.list_cases("face_cases")
-])
+@pytest.mark.parametrize("case", cases.list_cases("face_cases"), ids=lambda case: case.name)
 def test_verbs(case, port, usiw_run):
-    """All cases of the program in one process, except those that are known to fail."""
+    """All cases of the program in one process."""
     if (case.name, port) not in _results:
-        together = [case] if case.name in FAILING else [
-            other for other in cases.list_cases("face_cases") if other.name not in FAILING
-        ]
         env = {"FACE_IPV4": FACE_IPV4, "FACE_IPV6": FACE_IPV6}
-        found = cases.run_cases("face_cases", together, env, face(usiw_run, port))
+        found = cases.run_cases("face_cases", cases.list_cases("face_cases"), env, face(usiw_run, port))
         _results.update({(name, port): result for name, result in found.items()})
     result = _results[case.name, port]
     if not result.passed:
@@ -165,6 +154,26 @@ def test_hint_if_no_qp_has_the_number(usiw_run):
         proc.stdin.flush()
         select.select([proc.stderr], [], [], 60)
         assert proc.communicate()[1].count("the host has no such QP (ICMP port unreachable)") == 1
+
+
+@pytest.mark.parametrize("end", ["asks", "answers"])
+def test_no_descriptor_for_the_data(usiw_run, end):
+    """The engine cannot have the connection. What has been posted is flushed, and the program gets an event."""
+    asks, answers = sorted((User(face(usiw_run, "socket")) for _ in range(2)), key=lambda user: int(user.number))
+    one, other = (asks, answers) if end == "asks" else (answers, asks)
+    one("init")
+    one("recv")
+    one("full")
+    one("rtr", other.number, 1)
+    one("rts")
+    other.connect(one)
+    assert one("event") == "local work queue catastrophic error"
+    assert one("received").startswith("Work Request Flushed Error")
+    assert one("state") == "6"
+    one("send")
+    assert one("sent") == "Work Request Flushed Error"
+    for user in (asks, answers):
+        user.end()
 
 
 def test_another_process_takes_over(users):

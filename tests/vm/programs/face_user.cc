@@ -16,6 +16,8 @@
 //   state             prints the state that a query reports
 //   sink              prints the number in the memory of the receives, without a completion; 0: nothing was written
 //   index IP          prints the index of the GID of this address, or "none"
+//   event             waits for an event of the QP; prints its name
+//   full              takes all descriptors but one, which a move to RTR needs for a moment
 //   fork HOW          forks a child and prints its process ID. The child exits, destroys the QP and exits, closes all
 //                     descriptors, stays with them, or executes sleep(1): HOW is "exits", "destroys", "closes",
 //                     "stays" or "execs". The command returns when the child has done that.
@@ -23,6 +25,8 @@
 // Every command that works and has nothing to print prints "ok".
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +97,10 @@ class User {
       return index_of(word(line));
     else if (what == "destroy")
       qp_->end();
+    else if (what == "event")
+      return event();
+    else if (what == "full")
+      take_descriptors();
     else if (what == "fork")
       return std::to_string(fork_child(word(line)));
     else
@@ -130,6 +138,27 @@ class User {
     uint32_t number = 0;
     std::memcpy(&number, memory_->data() + sizeof number, sizeof number);
     return number;
+  }
+
+  std::string event() {
+    pollfd ready = {context()->async_fd, POLLIN, 0};
+    CHECK_EQ(poll(&ready, 1, kWaitMs), 1);
+    ibv_async_event got;
+    CHECK_EQ(ibv_get_async_event(context(), &got), 0);
+    CHECK(got.element.qp == qp_->qp);
+    const std::string name = ibv_event_type_str(got.event_type);
+    ibv_ack_async_event(&got);
+    return name;
+  }
+
+  void take_descriptors() {
+    constexpr rlim_t kLimit = 64;
+    const rlimit limit = {kLimit, kLimit};
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    int last = -1;
+    for (int fd; (fd = dup(0)) >= 0;) last = fd;
+    CHECK(last >= 0);
+    close(last);
   }
 
   std::string nothing() {

@@ -229,13 +229,14 @@ void Face::icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, cons
 /// A silent connection ends when the engine has given up, and then the program knows. If the engine could not have it
 /// at all, the program has posted work that would wait for ever: it is flushed, and the program gets an event.
 void Face::on_event(uint32_t event, int status, const usiw_cm_conn&) {
-  if (event == USIW_CM_A_EV_REPLY && status == 0) return;
-  if (event != USIW_CM_A_EV_REPLY && event != USIW_CM_A_EV_CLOSE) return;
+  // The end that answers gets ESTABLISHED in place of REPLY.
+  const bool begins = event == USIW_CM_A_EV_REPLY || event == USIW_CM_A_EV_ESTABLISHED;
+  if (begins ? status == 0 : event != USIW_CM_A_EV_CLOSE) return;
   const std::shared_ptr<Conn> conn = std::move(conn_);
   usiw_face_forget_peer(&face_);
   const std::shared_ptr<Qp> qp = qp_by_number(qpn());
   if (status == 0 || !qp || qp->destroying) return;
-  if (event == USIW_CM_A_EV_REPLY) qp->async->push({qp->user_handle, IBV_EVENT_QP_FATAL, 0}, qp->async_events);
+  if (begins) qp->async->push({qp->user_handle, IBV_EVENT_QP_FATAL, 0}, qp->async_events);
 }
 
 }  // namespace usiw::run

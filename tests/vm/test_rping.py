@@ -6,7 +6,7 @@ import re
 import pytest
 
 from support.net import A, B
-from support.pairs import ends, next_port, rping
+from support.pairs import next_port, rping
 from support.procs import Proc, run
 
 
@@ -73,10 +73,10 @@ def test_persistent_server():
     first = Proc([*client, "-v", "-C", 100_000_000])
     first.wait_for("ping data")
     for _ in range(5):
-        ends(Proc([*client, "-C", 10]), client)
+        Proc([*client, "-C", 10]).expect()
     assert first.status is None
     first.kill()
-    ends(Proc([*client, "-C", 10]), client)
+    Proc([*client, "-C", 10]).expect()
     assert server.status is None
     server.kill()
 

@@ -2,7 +2,6 @@
 """Server and client of the usual programs: server at B, client at A."""
 
 import itertools
-import re
 import signal
 import time
 
@@ -23,30 +22,13 @@ def next_port():
     return next(_ports)
 
 
-#: rping may close its event channel under its own thread, which then ends the process with 255: main() and the thread
-#: race when they have disconnected. All data has been verified by then; a client that has nothing to say but this has
-#: done all its rounds.
-RPING_ENDS = {
-    "-s": re.compile(r"^server DISCONNECT EVENT\.\.\.$(.*\n)*^rdma_get_cm_event: Bad file descriptor\n*\Z", re.M),
-    "-c": re.compile(r"\Aclient DISCONNECT EVENT\.\.\.\nrdma_get_cm_event: Bad file descriptor\n*\Z"),
-}
-
-
-def ends(proc, argv, timeout=60):
-    """Its output, when it has ended with 0 or as rping may."""
-    ends_so = RPING_ENDS.get(argv[1]) if argv[0] == "rping" else None
-    if ends_so and proc.wait(timeout) == 255 and ends_so.search(proc.output):
-        return proc.output
-    return proc.expect(0, timeout)
-
-
 def pair(server_argv, client_argv, port, server=B, client=A, timeout=60, server_timeout=20, spins=False):
     """Runs both to their ends, statuses 0; returns (server's output, client's output)."""
     s = Proc(server_argv, where=server.where).wait_listening(port, spins=spins)
     c = Proc(client_argv, where=client.where)
     try:
-        out = ends(c, client_argv, timeout)
-        return ends(s, server_argv, server_timeout), out
+        out = c.expect(0, timeout)
+        return s.expect(0, server_timeout), out
     except AssertionError as error:
         raise AssertionError(f"{error}\n--- the server said:\n{s.output[-2000:]}") from error
     finally:

@@ -163,9 +163,9 @@ def test_no_descriptor_for_the_data(usiw_run, end):
     one, other = (asks, answers) if end == "asks" else (answers, asks)
     one("init")
     one("recv")
-    one("full")
     one("rtr", other.number, 1)
     one("rts")
+    one("full")
     other.connect(one)
     assert one("event") == "local work queue catastrophic error"
     assert one("received").startswith("Work Request Flushed Error")

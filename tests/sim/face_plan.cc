@@ -62,6 +62,18 @@ FaceSession make_face_session(Rng& rng, const FacePlan& plan) {
   return s;
 }
 
+/// Replaces some READs by fetch-and-add, and lets some programs pause in SQD.
+void add_atomics_and_pauses(Rng rng, FacePlan& plan) {
+  for (FaceSession& s : plan.sessions)
+    for (FaceEndPlan& e : s.end) {
+      for (WrOpcode& op : e.ops)
+        if (op == WrOpcode::kRdmaRead && rng.chance(40)) op = WrOpcode::kFetchAdd;
+      const bool pauses = rng.chance(25);
+      const uint64_t at = rng.log_range(kUs, 3 * kSec), length = rng.log_range(kUs, 6 * kSec);
+      if (pauses) e.sqd_at = at, e.sqd = length;
+    }
+}
+
 void make_face_wire(Rng& rng, FacePlan& plan) {
   WireFaults& w = plan.base.wire;
   w.delay = rng.log_range(kUs, 200 * kUs);
@@ -102,6 +114,7 @@ FacePlan make_face_plan(uint64_t seed, const FaceCuts& cuts) {
   const auto hosts = static_cast<int>(plan.base.hosts.size());
   for (int n = rng.range(2, 4), i = 0; i < n; ++i) plan.slots.push_back(i < hosts ? i : rng.below(hosts));
   for (size_t n = rng.range(1, size_t{8}); n > 0; --n) plan.sessions.push_back(make_face_session(rng, plan));
+  add_atomics_and_pauses(Rng(seed ^ 0x5bd0a7031c), plan);
   Rng more(rng());
   plan.faults &= ~cuts.without;
   make_face_wire(more, plan);

@@ -43,11 +43,12 @@ struct FaceEndPlan {
   uint64_t init = 0, rtr = 0, rts = 0;  ///< ns of waiting before each move
   uint64_t first_send = 0, pause = 0;   ///< ns until the first work request, and between two, at most
   std::vector<WrOpcode> ops;
-  std::vector<uint32_t> sizes;  ///< bytes of each SEND
-  uint64_t receives = 0;        ///< ns after RTR at which receives are posted; 0: in INIT
-  uint64_t stay = 0;            ///< ns in RTS, at most
-  bool until_done = false;      ///< ends earlier if all has been sent and received
-  bool together = false;        ///< begins when the other end has come to this session
+  std::vector<uint32_t> sizes;   ///< bytes of each SEND
+  uint64_t receives = 0;         ///< ns after RTR at which receives are posted; 0: in INIT
+  uint64_t stay = 0;             ///< ns in RTS, at most
+  bool until_done = false;       ///< ends earlier if all has been sent and received
+  bool together = false;         ///< begins when the other end has come to this session
+  uint64_t sqd_at = 0, sqd = 0;  ///< ns after RTS of the move to SQD, and ns in SQD; 0 and 0: never
   FaceEnding ending = FaceEnding::kReset;
   uint64_t gap = 0;  ///< ns after the end, in ERR or without a QP
   QpLimits limits{};

@@ -282,6 +282,18 @@ void FaceProcess::rts(uint32_t qpn, uint32_t sq_psn, const QpLimits& limits) {
   engine->qp_resume(q.qp);
 }
 
+void FaceProcess::sqd(uint32_t qpn) {
+  FQp& q = *qps_.at(qpn);
+  q.state = USIW_QPS_SQD;
+  engine->qp_pause(q.qp, true);
+}
+
+void FaceProcess::leave_sqd(uint32_t qpn) {
+  FQp& q = *qps_.at(qpn);
+  q.state = USIW_QPS_RTS;
+  engine->qp_resume(q.qp);
+}
+
 void FaceProcess::leave(FQp& q) {
   usiw_face_forget_peer(&q.face);
   if (q.conn) usiw_cm_end_leave(q.conn.get());

@@ -51,6 +51,8 @@ class FaceProcess final : public EngineEvents, Reporter {
   };
   void rtr(uint32_t qpn, const Peer& peer);
   void rts(uint32_t qpn, uint32_t sq_psn, const QpLimits& limits);
+  void sqd(uint32_t qpn);
+  void leave_sqd(uint32_t qpn);
   void error(uint32_t qpn);
   void reset(uint32_t qpn);
 
@@ -64,7 +66,8 @@ class FaceProcess final : public EngineEvents, Reporter {
   };
   Installed installed(uint32_t qpn) const;
   std::function<void(uint32_t qpn, const Installed&)> on_installed;
-  std::function<void(uint32_t qpn)> on_failed;  ///< the engine has put the QP into ERROR by itself
+  std::function<void(uint32_t qpn)> on_failed;   ///< the engine has put the QP into ERROR by itself
+  std::function<void(uint32_t qpn)> on_drained;  ///< all that was posted before SQD has completed
 
   // ---- The network ----
   bool has_port(uint16_t port) const;
@@ -85,6 +88,7 @@ class FaceProcess final : public EngineEvents, Reporter {
   void qp_peer_closed(Qp& qp) override { ended(qp, USIW_REPORT_PEER_CLOSED, 0); }
   void qp_closed(Qp& qp) override { ended(qp, USIW_REPORT_CLOSED, 0); }
   void qp_failed(Qp& qp, int error, AsyncEvent event) override;
+  void qp_drained(Qp& qp) override { on_drained(qp.qpn()); }
 
   const Life life = std::make_shared<int>(0);
   bool frozen = false;

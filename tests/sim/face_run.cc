@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "cm/usiw_cm.h"
 
@@ -13,15 +14,24 @@ namespace {
 
 constexpr uint64_t kTick = 1'000, kLimit = 1'500 * kSec, kMaxSteps = 20'000'000;
 
-// The memory of a QP: who it is, WRITE cells, then buffers of SENDs, receives and READs, one for each work request.
+// The memory of a QP: who it is and the word of atomics, WRITE cells, then buffers of SENDs, receives and READs, one for each work request.
 constexpr uint32_t kCell = 64, kMost = 32, kMessage = 4096;
 constexpr uint32_t kCells = kCell, kSends = kCells + kMost * kCell, kReceives = kSends + kMost * kMessage,
                    kSinks = kReceives + kMost * kMessage, kBytes = kSinks + kMost * kCell;
 constexpr uint32_t kHeader = 16;
+/// A word in the first cell, to which the peer adds 1 by each atomic. Its upper half is the life of the QP.
+constexpr uint32_t kAddWord = 32;
+constexpr uint32_t kRights = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
 constexpr uint64_t kRecvBit = uint64_t{1} << 31;
 
 uint64_t wr_id(uint32_t life, size_t n) { return uint64_t{life} << 32 | n; }
 uint64_t iova(uint32_t stag) { return uint64_t{stag} << 24; }
+
+uint64_t word_at(const std::byte* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
 
 }  // namespace
 
@@ -83,8 +93,7 @@ void FaceRun::begin(Slot& s) {
 void FaceRun::to_init(Slot& s) {
   FaceProcess* p = process(s);
   if (!s.exists) {
-    p->create(s.qpn, machines_[static_cast<size_t>(s.side)].cq,
-              kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead);
+    p->create(s.qpn, machines_[static_cast<size_t>(s.side)].cq, kRights);
     s.exists = true;
   }
   p->init(s.qpn);
@@ -108,6 +117,8 @@ void FaceRun::to_rtr(Slot& s) {
   w.trace("-- life %u: QP %u (%06x, host %c) is in RTR, names %06x", l.id, s.number, s.qpn, 'A' + s.side, other.qpn);
   store_be32(s.memory.data(), s.number);
   store_be32(s.memory.data() + 4, l.id);
+  const uint64_t word = uint64_t{l.id} << 32;
+  std::memcpy(s.memory.data() + kAddWord, &word, sizeof word);
   std::copy_n(s.memory.begin(), kCell, s.shadow.begin());
   if (l.plan->receives == 0)
     post_receives(s);
@@ -137,7 +148,51 @@ void FaceRun::to_rts(Slot& s) {
   l.rts_at = l.last_progress = w.clock.now;
   process(s)->rts(s.qpn, s.session->psn[s.end], l.plan->limits);
   later(s, l.plan->first_send, &FaceRun::post);
+  if (l.plan->sqd != 0) later(s, l.plan->sqd_at, &FaceRun::to_sqd);
   watch_stay(s);
+}
+
+void FaceRun::to_sqd(Slot& s) {
+  FaceProcess* p = process(s);
+  FaceLife& l = *life_of(s);
+  if (p->state(s.qpn) != USIW_QPS_RTS || l.by_program) return;
+  w.trace("-- life %u: to SQD", l.id);
+  l.in_sqd = true;
+  l.before_sqd = l.posted.size();
+  p->sqd(s.qpn);
+  if (w.mutation == Mutation::kGoOnEarly) ++w.mutated, p->engine->qp_resume(p->qp(s.qpn));
+  later(s, l.plan->sqd, &FaceRun::leave_sqd);
+}
+
+void FaceRun::leave_sqd(Slot& s) {
+  FaceProcess* p = process(s);
+  FaceLife& l = *life_of(s);
+  poll(machines_[static_cast<size_t>(s.side)]);
+  if (p->state(s.qpn) != USIW_QPS_SQD || l.failed || p->qp(s.qpn)->state() == QpState::kError) return;
+  if (l.completed >= l.before_sqd && !l.drained) w.fail("sqd", "life %u is not told that SQD has drained", l.id);
+  w.trace("-- life %u: from SQD to RTS", l.id);
+  l.in_sqd = false;
+  l.last_progress = w.clock.now;
+  p->leave_sqd(s.qpn);
+}
+
+/// The event may come before its completions are polled.
+void FaceRun::on_drained(uint32_t qpn) {
+  if (w.mutation == Mutation::kSwallowDrained) return void(++w.mutated);
+  for (Slot& s : slots_) {
+    if (s.qpn != qpn) continue;
+    FaceLife* l = life_of(s);
+    if (l == nullptr || !l->in_sqd) return w.fail("sqd", "QP %u has drained, and is not in SQD", s.number);
+    l->drained = true;
+    w.after(0, alive_, [this, &s, id = l->id] {
+      if (s.life != id) return;
+      poll(machines_[static_cast<size_t>(s.side)]);
+      const FaceLife& now = lives_[id];
+      if (now.completed < now.before_sqd)
+        w.fail("sqd", "life %u has drained, and %zu of %zu work requests have completed", id, now.completed,
+               now.before_sqd);
+    });
+  }
 }
 
 void FaceRun::post(Slot& s) {
@@ -147,21 +202,23 @@ void FaceRun::post(Slot& s) {
   const auto n = static_cast<uint32_t>(l.posted.size());
   const WrOpcode op = l.plan->ops[n];
   Slot& peer = slots_[l.names];
-  const bool read = op == WrOpcode::kRdmaRead;
-  const uint32_t size = op == WrOpcode::kSend ? l.plan->sizes[n] : read ? kHeader : kCell;
-  const uint32_t at = read ? kSinks + n * kCell : kSends + n * kMessage;
-  if (!read) fill(s.memory.data() + at, l, op == WrOpcode::kSend ? static_cast<uint32_t>(l.sends) : n, size);
+  const bool add = op == WrOpcode::kFetchAdd, read = op == WrOpcode::kRdmaRead;
+  const uint32_t size = op == WrOpcode::kSend ? l.plan->sizes[n] : add ? kAtomicBytes : read ? kHeader : kCell;
+  const uint32_t at = read || add ? kSinks + n * kCell : kSends + n * kMessage;
+  if (!read && !add) fill(s.memory.data() + at, l, op == WrOpcode::kSend ? static_cast<uint32_t>(l.sends) : n, size);
   const Sge sge{iova(s.stag) + at, size, s.stag};
-  const uint64_t remote = iova(peer.stag) + (read ? 0 : kCells + n * kCell);
+  const uint64_t remote = iova(peer.stag) + (add ? kAddWord : read ? 0 : kCells + n * kCell);
   // The memory of a process that has died: the access may be refused, and this ends the connection at both ends.
   const bool foreign = op != WrOpcode::kSend && (l.partner == kNoLife || lives_[l.partner].over);
-  const int rc = p->qp(s.qpn)->post_send({wr_id(l.id, n), op, kWrSignaled, remote, peer.stag}, {&sge, 1});
+  const Qp::SendWr wr{wr_id(l.id, n), op, kWrSignaled, remote, peer.stag, 0, {1, 0}};
+  const int rc = p->qp(s.qpn)->post_send(wr, {&sge, 1});
   if (rc != 0) return w.fail("post", "post_send: %d", rc);
   p->qp(s.qpn)->ring_send();
   if (l.posted.size() == l.completed) l.last_progress = w.clock.now;
   l.posted.push_back({op, size, w.clock.now, foreign});
   l.bad |= foreign;
   l.sends += op == WrOpcode::kSend;
+  l.adds += add;
   later(s, l.plan->pause == 0 ? 0 : w.rng.below(l.plan->pause), &FaceRun::post);
 }
 
@@ -226,6 +283,9 @@ void FaceRun::after_error(Slot& s) {
 void FaceRun::end_life(Slot& s, bool killed) {
   FaceLife& l = *life_of(s);
   if (!killed) check_written(s);
+  if (!killed && l.partner != kNoLife &&
+      static_cast<uint32_t>(word_at(s.memory.data() + kAddWord)) < lives_[l.partner].added)
+    w.fail("agree", "life %u has added more often than memory of life %u has it", l.partner, l.id);
   l.over = true;
   l.killed = killed;
   s.life = kNoLife;
@@ -277,8 +337,10 @@ void FaceRun::on_cqe(const Cqe& c) {
     return;
   }
   ++l.succeeded;
-  if (p.op != WrOpcode::kRdmaRead) return;
+  if (l.in_sqd && n >= l.before_sqd) w.fail("sqd", "life %u: request %u was posted in SQD, and completes", id, n);
   const std::byte* sink = s.memory.data() + kSinks + n * kCell;
+  if (p.op == WrOpcode::kFetchAdd) return on_added(l, word_at(sink));
+  if (p.op != WrOpcode::kRdmaRead) return;
   if (load_be32(sink) != l.names) return w.fail("bytes", "life %u has read memory of QP %u", id, load_be32(sink));
   link(l, load_be32(sink + 4), "has read from");
 }
@@ -321,6 +383,19 @@ void FaceRun::check_status(Slot& s, FaceLife& l, const FaceLife::Posted& p, WcSt
   (void)s;
 }
 
+/// Only the partner adds, so it finds the number of its atomics before this one.
+void FaceRun::on_added(FaceLife& l, uint64_t found) {
+  link(l, static_cast<uint32_t>(found >> 32), "has added to the word of");
+  if (static_cast<uint32_t>(found) != l.added)
+    w.fail("bytes", "life %u has added %u times, and finds %u", l.id, l.added, static_cast<uint32_t>(found));
+  ++l.added;
+  if (w.mutation != Mutation::kRepeatAtomic) return;
+  ++w.mutated;
+  std::byte* word = slots_[l.names].memory.data() + kAddWord;
+  const uint64_t twice = word_at(word) + 1;
+  std::memcpy(word, &twice, sizeof twice);
+}
+
 void FaceRun::on_received(Slot& s, FaceLife& l, const Cqe& c) {
   const auto n = static_cast<uint32_t>(l.received++);
   const std::byte* at = s.memory.data() + kReceives + n * kMessage;
@@ -355,6 +430,7 @@ bool FaceRun::holds(const std::byte* at, uint32_t id, uint32_t number, uint32_t 
 /// Checks the WRITE cells that have changed: only the partner of the present life may have written to them.
 void FaceRun::check_written(Slot& s) {
   if (std::equal(s.memory.begin(), s.memory.begin() + kSends, s.shadow.begin())) return;
+  check_word(s);
   if (!std::equal(s.memory.begin(), s.memory.begin() + kCells, s.shadow.begin()))
     return w.fail("bytes", "memory of QP %u that no peer writes has changed", s.number);
   for (uint32_t n = 0; n < kMost; ++n) {
@@ -368,6 +444,19 @@ void FaceRun::check_written(Slot& s) {
     if (s.life == kNoLife) return w.fail("bytes", "life %u has written to QP %u, which has no peer", from, s.number);
     link(lives_[s.life], from, "was written to by");
   }
+}
+
+/// Checks the word to which the peer adds. Its present value becomes the known one.
+void FaceRun::check_word(Slot& s) {
+  const std::byte* at = s.memory.data() + kAddWord;
+  const uint64_t word = word_at(at);
+  if (word == word_at(s.shadow.data() + kAddWord)) return;
+  std::copy_n(at, sizeof word, s.shadow.begin() + kAddWord);
+  const FaceLife* l = life_of(s);
+  if (l == nullptr) return w.fail("bytes", "the word of QP %u changes, and it has no peer", s.number);
+  const size_t most = l->partner == kNoLife ? kMost : lives_[l->partner].adds;
+  if (word >> 32 != l->id || static_cast<uint32_t>(word) > most)
+    w.fail("bytes", "the word of life %u is %llx after at most %zu atomics", l->id, ull(word), most);
 }
 
 /// Data has passed between two lives: they have to be partners, and to have named each other.
@@ -396,18 +485,14 @@ void FaceRun::start(Machine& m) {
     s.stag = ((m.born % 4096 * 16 + s.number + 1) << 8) | 5;
     s.memory.assign(kBytes, std::byte{0});
     s.shadow = s.memory;
-    const MrAttr attr{s.stag,
-                      kPd,
-                      kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead,
-                      reinterpret_cast<uint64_t>(s.memory.data()),
-                      kBytes,
-                      iova(s.stag)};
+    const MrAttr attr{s.stag, kPd, kRights, reinterpret_cast<uint64_t>(s.memory.data()), kBytes, iova(s.stag)};
     if (p.engine->mr_add(attr) != 0) w.fail("setup", "mr_add");
   }
   p.on_installed = [this](uint32_t qpn, const FaceProcess::Installed& conn) {
     for (const Slot& s : slots_)
       if (s.qpn == qpn && s.life != kNoLife) installed_[{conn.local_isn, conn.peer_isn}] = s.life;
   };
+  p.on_drained = [this](uint32_t qpn) { on_drained(qpn); };
   p.on_failed = [this](uint32_t qpn) {
     for (const Slot& s : slots_) {
       if (s.qpn != qpn) continue;
@@ -566,6 +651,7 @@ void FaceRun::inspect(Slot& s, FaceLife& l) {
   const bool explained = l.by_program || l.failed || l.bad || l.partner_bad || l.completed < l.posted.size();
   if (failed && !explained) return w.fail("silent", "life %u is in ERR, and nothing has failed", l.id);
   if (l.rts_at == 0 || l.completed == l.posted.size()) return;
+  if (l.in_sqd && l.completed >= l.before_sqd) return;
   const QpLimits& limits = l.plan->limits;
   uint64_t most = connect_limit() + 8 * kSec;
   if (limits.retry_ns != kForEver)

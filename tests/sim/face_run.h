@@ -36,6 +36,9 @@ struct FaceLife {
   bool bad = false;         ///< an access may be refused, because it names memory of a process that is gone
   bool partner_bad = false;
   bool receives_posted = false, sending = false;
+  bool in_sqd = false, drained = false;
+  size_t before_sqd = 0;  ///< work requests that were posted before SQD
+  uint32_t added = 0;     ///< fetch-and-adds that have succeeded
   struct Posted {
     WrOpcode op;
     uint32_t size;
@@ -43,7 +46,7 @@ struct FaceLife {
     bool foreign;  ///< names memory of a process that is gone
   };
   std::vector<Posted> posted;
-  size_t completed = 0, succeeded = 0, sends = 0;
+  size_t completed = 0, succeeded = 0, sends = 0, adds = 0;
   size_t receives = 0, received = 0, flushed = 0;  ///< receives posted, completed with success, flushed
 };
 
@@ -88,6 +91,8 @@ class FaceRun {
   void to_rtr(Slot& s);
   void to_rts(Slot& s);
   void post_receives(Slot& s);
+  void to_sqd(Slot& s);
+  void leave_sqd(Slot& s);
   void post(Slot& s);
   void watch_stay(Slot& s);
   void end_session(Slot& s);
@@ -97,12 +102,15 @@ class FaceRun {
   void poll(Machine& m);
   void on_cqe(const Cqe& c);
   void on_received(Slot& s, FaceLife& l, const Cqe& c);
+  void on_added(FaceLife& l, uint64_t found);
+  void on_drained(uint32_t qpn);
   void check_status(Slot& s, FaceLife& l, const FaceLife::Posted& p, WcStatus status);
 
   // ---- Memory ----
   void fill(std::byte* at, const FaceLife& l, uint32_t number, uint32_t size) const;
   bool holds(const std::byte* at, uint32_t life_id, uint32_t number, uint32_t size) const;
   void check_written(Slot& s);
+  void check_word(Slot& s);
   void link(FaceLife& a, uint32_t other, const char* how);
 
   // ---- Hosts, wire and strangers ----

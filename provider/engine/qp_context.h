@@ -93,8 +93,8 @@ struct QpConnection {
   uint32_t refused_psn = 0; ///< the highest that came and found no receive work request
   uint64_t review_at = kNever;  ///< when the choice of the port is to be looked at again
   uint32_t trace_flow = 0;
-  QpLimits limits{};           ///< all 0: none are set
-  uint64_t first_at = kNever;  ///< a connection is waited for until then
+  QpLimits limits{};               ///< all 0: none are set
+  uint64_t first_at = kNever;      ///< a connection is waited for until then
   uint64_t wanted_nothing_at = 0;  ///< when no work request was seen to wait for the peer, with limits
 
   /// The limits are set, and hold for the connection.

@@ -158,7 +158,7 @@ def test_hint_if_no_qp_has_the_number(usiw_run):
 
 @pytest.mark.parametrize("end", ["asks", "answers"])
 def test_no_descriptor_for_the_data(usiw_run, end):
-    """The engine cannot have the connection. What has been posted is flushed, and the program gets an event."""
+    """The engine cannot have the connection. All posted work is flushed, and the program gets an event."""
     asks, answers = sorted((User(face(usiw_run, "socket")) for _ in range(2)), key=lambda user: int(user.number))
     one, other = (asks, answers) if end == "asks" else (answers, asks)
     one("init")

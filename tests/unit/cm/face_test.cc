@@ -49,9 +49,7 @@ struct FaceQp {
     buf.resize(usiw_face_challenge(&face, kKey, now, buf.data()));
     if (!buf.empty()) challenges.push_back({face.req.tuple, buf});
   }
-  void rts(uint32_t sq_psn) {
-    usiw_face_set_sq_psn(&face, sq_psn);
-  }
+  void rts(uint32_t sq_psn) { usiw_face_set_sq_psn(&face, sq_psn); }
   void reset() {
     usiw_face_forget_peer(&face);
     if (end) usiw_cm_end_abort(end.get(), USIW_ABORT_LOCAL, now);

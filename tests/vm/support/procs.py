@@ -91,7 +91,7 @@ class Proc:
 
     def expect(self, status=0, timeout=60):
         """Waits and returns the output; Failed if the exit status is another. If that is 0, rping may also
-        end as RPING_ENDS says."""
+        end as RPING_ENDS shows."""
         got = self.wait(timeout)
         if got != status and not (status == 0 and got == 255 and self._is_rping_in_race()):
             self.fail(f"exit status {got}, not {status}")

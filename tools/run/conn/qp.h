@@ -76,7 +76,7 @@ struct Qp {
   std::shared_ptr<uint32_t> async_events = std::make_shared<uint32_t>(0);  ///< events that the program has read
   std::shared_ptr<Conn> conn;
   bool moved_by_program = false;  ///< on the RoCE face: no connection moves the QP to RTS
-  std::shared_ptr<Face> face;  ///< on the RoCE face: its port and its peer (face/face.h)
+  std::shared_ptr<Face> face;     ///< on the RoCE face: its port and its peer (face/face.h)
   bool destroying = false;
 };
 

@@ -64,9 +64,9 @@ class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
 
   std::shared_ptr<UdpSocket> sock_;
   usiw_face face_{};
-  Tuple kept_from_{};       ///< ends of the REQ that face_ keeps
-  ConnPath path_{};         ///< from RTR on
-  ib_uverbs_qp_dest av_{};  ///< as the program has set it
+  Tuple kept_from_{};                        ///< ends of the REQ that face_ keeps
+  ConnPath path_{};                          ///< from RTR on
+  ib_uverbs_qp_dest av_{};                   ///< as the program has set it
   usiw_qp_state moved_to_ = USIW_QPS_RESET;  ///< by the program
   uint16_t pkey_index_ = 0;
   uint8_t path_mtu_ = 0;

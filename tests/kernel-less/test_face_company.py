@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""QPs of the RoCE face in bad company (docs/face.md): others that take the port of a QP or claim its peer, and children
-of fork(). Each QP belongs to a process of its own."""
+"""QPs of the RoCE face in bad company (docs/face.md): others that take the port of a QP or claim its peer, children of
+fork(), and addresses that go. Each QP belongs to a process of its own."""
 
 import contextlib
 import functools
@@ -14,13 +14,13 @@ import pytest
 
 from face_users import User, exchange, face
 from hosts import A4, B4
-from support.procs import Proc, sockets_bound, until
+from support.procs import Proc, run, sockets_bound, until
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 #: For a process whose SENDs are to fail. Others keep the default, so that a busy machine does not end their SENDs.
 SOON = {"USIW_RETRY_TIME": 2}
 FAILED, FLUSHED = "transport retry counter exceeded", "Work Request Flushed Error"
-ERROR = "6"
+INIT, ERROR = "1", "6"
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
@@ -318,3 +318,181 @@ def test_port_of_a_parent_that_has_forked(users, how):
         c = users()
         connect(owner, c)
         exchange(owner, c)
+
+
+# ---- Addresses that go away ----
+
+
+class Host:
+    """One of two hosts. Its device has an address that stays, and one that the test removes and adds again."""
+
+    def __init__(self, start, port, where, device, stays, goes):
+        # pylint: disable=too-many-arguments,too-many-positional-arguments
+        self._start, self._port, self._where, self._device = start, port, where, device
+        self.stays, (self.goes, self._length) = stays, goes.split("/")
+
+    def user(self, **env):
+        return self._start(["--port", self._port, "--address", self.stays], self._where, **env)
+
+    def add(self):
+        nodad = ["nodad"] if ":" in self.goes else []
+        self._addr("replace", *nodad)
+
+    def remove(self):
+        self._addr("del")
+
+    def _addr(self, command, *options):
+        run("ip", "addr", command, f"{self.goes}/{self._length}", "dev", self._device, *options, where=self._where)
+
+
+#: Addresses of va and of vb. The QP with the smaller address sends the REQs.
+GOES = {"ipv4": ("10.78.0.1/24", "10.78.0.2/24"), "ipv6": ("fd78::1/64", "fd78::2/64")}
+#: The kind of port, the family, and the part that the QP has whose address goes.
+SOCKETS = [("socket", "ipv4", "asks"), ("socket", "ipv6", "answers")]
+EACH_PORT = [*SOCKETS, ("auto", "ipv4", "answers"), ("auto", "ipv6", "asks")]
+
+
+@pytest.fixture
+def hosts_that_change(start, other_host, request):
+    """Two hosts. The test removes the address of the first one."""
+    port, family, role = request.param
+    asks = Host(start, port, "", "va", A4, GOES[family][0])
+    answers = Host(start, port, other_host, "vb", B4, GOES[family][1])
+    for host in (asks, answers):
+        host.add()
+    yield (asks, answers) if role == "asks" else (answers, asks)
+    for host in (asks, answers):
+        host.add()  # in case the test has failed while the address was away
+        host.remove()
+
+
+def with_hosts(params):
+    return pytest.mark.parametrize("hosts_that_change", params, indirect=True, ids="-".join)
+
+
+def wait_until_gone(user, address):
+    until(lambda: user("index", address) == "none", "the GID is gone")
+
+
+def meet(a, at_a, peer, at_peer):
+    """Moves the QP of a to RTS. Its peer may be in any state."""
+    until(lambda: a("index", at_a) != "none", "the address is in the table")
+    a.connect(peer, a("index", at_a), at_peer)
+
+
+def meet_both(a, at_a, b, at_b):
+    meet(a, at_a, b, at_b)
+    meet(b, at_b, a, at_a)
+    exchange(a, b)
+
+
+def end_or_arrive(a, b):
+    """Each posts a SEND while an address is away. It fails, or it arrives by raw packets, which need no address."""
+    for user in (a, b):
+        user("recv")
+    numbers = [user("send") for user in (a, b)]
+    for sender, receiver, number in ((a, b, numbers[0]), (b, a, numbers[1])):
+        status = sender("sent")
+        assert status in ("success", FAILED, FLUSHED)
+        if status == "success":
+            assert receiver("received") == f"success {number}"
+
+
+@with_hosts(EACH_PORT)
+def test_address_goes(hosts_that_change):
+    """The SENDs of both ends complete, and QPs with other addresses continue. When the address is back, both QPs
+    connect again."""
+    first, second = hosts_that_change
+    a, b = first.user(**SOON), second.user(**SOON)
+    c, d = first.user(), second.user()
+    meet_both(a, first.goes, b, second.goes)
+    meet_both(c, first.stays, d, second.stays)
+    first.remove()
+    wait_until_gone(a, first.goes)
+    exchange(c, d)
+    end_or_arrive(a, b)
+    exchange(d, c)
+    first.add()
+    a("reset")
+    b("reset")
+    meet_both(a, first.goes, b, second.goes)
+    exchange(c, d)
+
+
+@with_hosts(EACH_PORT)
+def test_address_comes_back(hosts_that_change):
+    """SENDs of both ends arrive if the address is back before their time is over."""
+    first, second = hosts_that_change
+    a, b = (host.user(USIW_RETRY_TIME=100) for host in hosts_that_change)
+    meet_both(a, first.goes, b, second.goes)
+    for user in (a, b):
+        user("recv")
+    first.remove()
+    numbers = [user("send") for user in (a, b)]
+    wait_until_gone(a, first.goes)
+    time.sleep(0.3)  # for transmissions that cannot arrive
+    first.add()
+    for user, number in ((a, numbers[1]), (b, numbers[0])):
+        assert user("sent") == "success"
+        assert user("received") == f"success {number}"
+    exchange(a, b)
+
+
+@pytest.mark.parametrize("early_one", ["goes", "stays"])
+@with_hosts(SOCKETS)
+def test_address_comes_back_before_the_connection(hosts_that_change, early_one):
+    """One end is in RTS when the address goes. The other end is in RTS when the address is back."""
+    first, second = hosts_that_change
+    early, late = (first, second) if early_one == "goes" else (second, first)
+    a, b = (host.user(USIW_RETRY_TIME=100) for host in (early, late))
+    meet(a, early.goes, b, late.goes)
+    a("recv")
+    number = a("send")
+    first.remove()
+    wait_until_gone(a if early is first else b, first.goes)
+    if late is second:
+        # Only this end has its address, so only this end can be moved to RTR.
+        meet(b, late.goes, a, early.goes)
+        b("recv")
+    time.sleep(0.2)  # for REQs that cannot arrive
+    first.add()
+    if late is first:
+        meet(b, late.goes, a, early.goes)
+        b("recv")
+    assert a("sent") == "success"
+    assert b("received") == f"success {number}"
+    back = b("send")
+    assert b("sent") == "success"
+    assert a("received") == f"success {back}"
+
+
+@with_hosts(SOCKETS)
+def test_address_goes_before_the_connection(hosts_that_change):
+    """The SENDs fail. After RESET the QPs connect by other addresses."""
+    first, second = hosts_that_change
+    a, b = (host.user(**SOON) for host in hosts_that_change)
+    meet(a, first.goes, b, second.goes)
+    first.remove()
+    wait_until_gone(a, first.goes)
+    meet(b, second.goes, a, first.goes)
+    all_fail([a, b])
+    meet_both(a, first.stays, b, second.stays)
+
+
+@with_hosts(EACH_PORT)
+def test_address_goes_in_init(hosts_that_change):
+    """RTR refuses the index, which is empty then. The QP stays in INIT, and can use the address when it is back."""
+    first, second = hosts_that_change
+    a, b = (host.user() for host in hosts_that_change)
+    index = a("index", first.goes)
+    a("init")
+    first.remove()
+    wait_until_gone(a, first.goes)
+    assert a("try", b.number, index, second.goes) == "Invalid argument"
+    assert a("state") == INIT
+    first.add()
+    index = until(lambda: a("index", first.goes).replace("none", ""), "the GID is back")
+    meet(b, second.goes, a, first.goes)
+    a("rtr", b.number, index, second.goes)
+    a("rts")
+    exchange(a, b)

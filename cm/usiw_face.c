@@ -46,7 +46,7 @@ void usiw_face_set_peer(struct usiw_face *face, const __u8 local[16], const __u8
 	peer->tuple.local_port = be_port(face->qpn);
 	peer->tuple.remote_port = be_port(peer_qpn);
 	peer->tuple.scope = scope;
-	peer->qpn = peer_qpn;
+	peer->qpn = peer_qpn & USIW_FACE_QPN_MASK;
 	peer->rq_psn = rq_psn & USIW_FACE_PSN_MASK;
 	peer->sq_psn = USIW_FACE_NO_PSN;
 }

@@ -25,6 +25,8 @@
 extern "C" {
 #endif
 
+/* QP numbers and PSNs have 24 bits. As on adapters, higher bits that a program gives are ignored. */
+#define USIW_FACE_QPN_MASK	0xffffffu
 #define USIW_FACE_PSN_MASK	0xffffffu
 
 /* ---- Numbers ------------------------------------------------------------ */
@@ -69,7 +71,7 @@ static inline __u16 usiw_face_mtu(__u8 path_mtu, __u8 active, __u32 route_mtu, i
 /* True if a QP number stands for the peer of a QP that rdma_cm connects. */
 static inline int usiw_face_is_of_cm(__u32 qpn)
 {
-	return qpn >> 16 == USIW_FACE_TAG_CM;
+	return (qpn & USIW_FACE_QPN_MASK) >> 16 == USIW_FACE_TAG_CM;
 }
 
 /* ---- A QP --------------------------------------------------------------- */

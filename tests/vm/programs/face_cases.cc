@@ -598,6 +598,32 @@ CASE(psns, "connect/psns-that-do-not-fit", .seconds = 60) {
   }
 }
 
+// QP numbers and PSNs have 24 bits. Adapters ignore the higher bits that a program gives.
+CASE(high_bits, "connect/numbers-of-more-than-24-bits") {
+  constexpr uint32_t kHigh = 0xa5000000;
+  const auto connect = [](OwnQp& e, const OwnQp& peer) {
+    Change rtr = to_rtr(gid_at(kGidIndex), peer.number() | kHigh), rts = to_rts();
+    rtr.attr.rq_psn |= kHigh;
+    rts.attr.sq_psn |= kHigh;
+    e.init();
+    e.must(rtr);
+    e.must(rts);
+    CHECK_EQ(e.attributes().dest_qp_num, peer.number() | kHigh);
+  };
+  OwnQp a, b;
+  connect(a, b);
+  connect(b, a);
+  exercise(a, b);
+  // A QP that is its own peer.
+  a.reset();
+  connect(a, a);
+  Region memory(a.pd, 16);
+  a.recv(1, {memory.sge(0, 8)});
+  a.send({.wr_id = 2, .sges = {memory.sge(8, 8)}});
+  expect_wc(a.recv_cq, 1);
+  expect_wc(a.send_cq, 2);
+}
+
 // ---- RESET, another peer, and the end ----
 
 // Whichever end is reset first: it connects once more when the other one has been reset.

@@ -319,7 +319,7 @@ CASE(address_vectors, "attributes/address-vector") {
   for (const auto& [index, own] : {std::pair{v4, own4}, {v6, own6}, {lo4, "127.0.0.1"}, {lo6, "::1"}}) {
     av(index, own, 0);
     for (const char* none :
-         {"::", "0.0.0.0", "ff02::1", "ff0e::1234", "224.0.0.1", "239.255.255.255", "255.255.255.255"})
+         {"::", "0.0.0.0", "0.0.0.1", "ff02::1", "ff0e::1234", "224.0.0.1", "239.255.255.255", "255.255.255.255"})
       av(index, none, EINVAL);
   }
   // The other family, and loopback addresses from another one.
@@ -331,10 +331,13 @@ CASE(address_vectors, "attributes/address-vector") {
   av(v6, "::1", EINVAL);
   av(lo4, own4, EINVAL);
   av(lo6, own6, EINVAL);
+  // The broadcast address of the network of 127.0.0.1/8.
+  av(lo4, "127.255.255.255", EINVAL);
   // Entries that are empty, and indexes that the table does not have.
   for (const int index : {filled, 31, 32, 255}) av(index, own4, EINVAL);
   // A correct address to which there is no route.
   av(v4, "198.51.100.7", ENETUNREACH);
+  av(v4, "240.0.0.1", ENETUNREACH);
   av(v6, "2001:db8::7", ENETUNREACH);
   // GID 0 of lo is made up, so it reaches this host only.
   const auto e = new_qp(IBV_QPS_INIT);

@@ -179,7 +179,13 @@ int route_to(const Endpoint& from, const Endpoint& to, Route& out) {
   Endpoint target = to;
   if (target.port == 0) target.port = htons(9);
   socklen_t len = endpoint_to(target, sa);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0) return -errno;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&sa), len) != 0) {
+    if (errno != EACCES) return -errno;
+    // The address is a broadcast address, or a route prohibits it. With SO_BROADCAST only the route is in the way.
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof on);
+    return connect(fd, reinterpret_cast<sockaddr*>(&sa), len) == 0 ? -EINVAL : -errno;
+  }
   len = sizeof sa;
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&sa), &len) != 0) return -errno;
   endpoint_from(sa, out.local);

@@ -59,7 +59,7 @@ struct Route {
   uint32_t mtu;       ///< IP MTU, bytes, at most USIW_MAX_MTU
 };
 /// Sets @p out to the route of datagrams from @p from to @p to. If @p from is a wildcard address, the kernel chooses
-/// the source. Returns 0 or -errno.
+/// the source. Returns 0 or -errno, which is -EINVAL if @p to is a broadcast address of this host's networks.
 int route_to(const Endpoint& from, const Endpoint& to, Route& out);
 
 /// Returns the address of --address if it is of this family, else the wildcard address.

@@ -62,6 +62,17 @@ class User:
         self._proc.wait(30)
 
 
+class Another(User):
+    """A second QP of the process of a User."""
+
+    def __init__(self, user):  # pylint: disable=super-init-not-called
+        self._user = user
+        self.number = self("new")
+
+    def __call__(self, *words):
+        return self._user("@second", *words)
+
+
 def exchange(a, b):
     """A SEND each way."""
     for source, sink in ((a, b), (b, a)):

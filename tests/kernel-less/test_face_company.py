@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """QPs of the RoCE face in bad company (docs/face.md): others that take the port of a QP or claim its peer, children of
-fork(), and addresses that go. Each QP belongs to a process of its own."""
+fork(), and addresses that go. Most QPs belong to a process of their own."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from face_users import User, exchange, face
+from face_users import Another, User, exchange, face
 from hosts import A4, B4
 from support.procs import Proc, run, sockets_bound, until
 
@@ -400,11 +400,11 @@ def end_or_arrive(a, b):
 
 @with_hosts(EACH_PORT)
 def test_address_goes(hosts_that_change):
-    """The SENDs of both ends complete, and QPs with other addresses continue. When the address is back, both QPs
-    connect again."""
+    """The SENDs of both ends complete, and QPs of the same processes with other addresses continue. When the address is
+    back, both QPs connect again."""
     first, second = hosts_that_change
-    a, b = first.user(**SOON), second.user(**SOON)
-    c, d = first.user(), second.user()
+    a, b = (host.user(**SOON) for host in hosts_that_change)
+    c, d = Another(a), Another(b)
     meet_both(a, first.goes, b, second.goes)
     meet_both(c, first.stays, d, second.stays)
     first.remove()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // One QP that connects by verbs alone. It reads a command from each line of stdin and prints one line for each, so that
-// a test can lead the two ends of a connection, in two processes, in any order.
+// a test can lead the two ends of a connection, in two processes, in any order. A command for another QP begins with
+// "@" and a name for that QP: "@second new".
 //
 //   new               a new QP; prints its number
 //   init              to INIT
@@ -32,6 +33,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <sstream>
 #include <vector>
 
@@ -198,12 +200,14 @@ class User {
 }  // namespace
 
 int main() {
-  User user;
+  std::map<std::string, User> users;
   std::string text;
   while (std::getline(std::cin, text)) {
     std::istringstream line(text);
+    std::string name;
+    if (line.peek() == '@') line >> name;
     try {
-      std::cout << user.run(line) << std::endl;
+      std::cout << users[name].run(line) << std::endl;
     } catch (const tap::Failure& failure) {
       std::cout << "failed: " << failure.what() << std::endl;
       return 1;

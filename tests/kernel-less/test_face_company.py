@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """QPs of the RoCE face in bad company (docs/face.md): others that take the port of a QP or claim its peer, children of
-fork(), and addresses that go. Most QPs belong to a process of their own."""
+fork(), addresses that go, and peers that do not exist. Most QPs belong to a process of their own."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ import time
 import pytest
 
 from face_users import Another, User, exchange, face
-from hosts import A4, B4
+from hosts import A4, A6, B4
 from support.procs import Proc, run, sockets_bound, until
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
@@ -496,3 +496,87 @@ def test_address_goes_in_init(hosts_that_change):
     a("rtr", b.number, index, second.goes)
     a("rts")
     exchange(a, b)
+
+
+# ---- Peers that do not exist ----
+
+
+def test_numbers_that_no_qp_has(users):
+    """The port of the number is free or that of another QP. The SENDs fail, and that QP is not disturbed."""
+    owner, peer = users(), users()
+    connect(owner, peer)
+    own = int(owner.number)
+    numbers = [1, 0xffff, 0xffffff, owner.port, own ^ 0x10000, 0xff0000 | owner.port]
+    left = [users(**SOON) for _ in numbers]
+    for user, number in zip(left, numbers):
+        user("init")
+        assert user("try", 0, 1) == user("try", 0x10000, 1) == "Invalid argument"
+        user("rtr", number, 1)
+        user("rts")
+    all_fail(left)
+    exchange(owner, peer)
+    owner("reset")
+    connect(owner, left[0])
+
+
+@pytest.mark.parametrize("port", ["socket", "auto"])
+def test_addresses_that_no_host_has(start, other_host, port):
+    """RTR refuses the broadcast address of a network, and reports what routes prohibit. SENDs to all other addresses
+    fail. The address whose host part is 0 is a broadcast address on kernels before 5.14."""
+    def at_a():
+        return start(["--port", port, "--address", A4], **SOON)
+    a, b = at_a(), start(["--port", port, "--address", B4], other_host, **SOON)
+    index = a("index", A4)
+    a("init")
+    assert a("try", b.number, index, "10.77.0.255") == "Invalid argument"
+    run("ip", "route", "add", "prohibit", "203.0.113.0/24")
+    result = a("try", b.number, index, "203.0.113.1")
+    run("ip", "route", "del", "prohibit", "203.0.113.0/24")
+    assert result == "Permission denied"
+    left = []
+    for own, address in ((A4, "10.77.0.0"), (A4, "10.77.0.99"), (A6, "fd77::"), (A6, "fd77::99")):
+        user = at_a()
+        user("init")
+        result = user("try", b.number, user("index", own), address)
+        if address == "10.77.0.0" and result == "Invalid argument":
+            continue
+        assert result == "Success"
+        user("rts")
+        left.append(user)
+    all_fail(left)
+    meet_both(left[0], A4, b, B4)
+
+
+@contextlib.contextmanager
+def networks(where, *addresses):
+    """The device of a host has these addresses meanwhile."""
+    device = "vb" if where else "va"
+    with contextlib.ExitStack() as added:
+        for address in addresses:
+            run("ip", "addr", "add", address, "dev", device, "broadcast", "+", where=where)
+            added.callback(run, "ip", "addr", "del", address, "dev", device, where=where)
+        yield
+
+
+@pytest.mark.parametrize("port", ["socket", "auto"])
+def test_address_becomes_a_broadcast_address(start, other_host, port):
+    """A host gets other networks, in which the addresses of its peers are the broadcast addresses. No broadcast leaves
+    the host."""
+    own, nobody, peer = "10.78.0.1", "10.78.1.255", "10.78.2.255"
+    a, alone = (start(["--port", port, "--address", A4], **SOON) for _ in range(2))
+    b, gone = (start(["--port", port, "--address", B4], other_host, **SOON) for _ in range(2))
+    with networks("", f"{own}/16"), networks(other_host, f"{peer}/16", "10.78.1.2/24"):
+        meet_both(a, own, b, peer)
+        meet(alone, own, gone, nobody)
+        gone.kill()
+        stranger = Stranger(other_host.split(), gone.port, "silent")
+        with networks("", "10.78.1.1/24", "10.78.2.1/24"):
+            alone("send")
+            end_or_arrive(a, b)
+            all_fail([alone])
+        received = stranger.received()
+        stranger.end()
+        assert received == 0
+        for user in (a, b):
+            user("reset")
+        meet_both(a, own, b, peer)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """QPs of the RoCE face in bad company (docs/face.md): others that take the port of a QP or claim its peer, children of
-fork(), addresses that go, and peers that do not exist. Most QPs belong to a process of their own."""
+fork(), addresses that go, peers that do not exist or are killed. Most QPs belong to a process of their own."""
 
 import contextlib
 import functools
@@ -580,3 +580,92 @@ def test_address_becomes_a_broadcast_address(start, other_host, port):
         for user in (a, b):
             user("reset")
         meet_both(a, own, b, peer)
+
+
+# ---- Peers that are killed ----
+
+
+def same_number(users, gone):
+    """Returns a new process whose QP has the number of a QP that is gone."""
+    until(lambda: sockets_bound(gone.port) == 0, "the port is free")
+    with next_qp_at(gone.port):
+        user = users()
+        while user.number != gone.number:
+            user("destroy")
+            user.number = user("new")
+    return user
+
+
+#: The states of a peer that is not connected when it is killed, and of the QP that has it as its peer.
+ALONE = [("reset", "rts"), ("init", "rts"), ("rtr", "init"), ("rts", "init")]
+#: The states of a peer that is connected.
+TOGETHER = ["rtr", "rts", "sqd", "err"]
+
+
+def move(user, peer, state):
+    for step in {"reset": [], "init": ["init"], "rtr": ["init", "rtr"], "rts": ["init", "rtr", "rts"]}[state]:
+        user(step, *([peer.number, 1] if step == "rtr" else []))
+
+
+def alone(a, b, of_a, of_b):
+    move(a, b, of_a)
+    move(b, a, of_b)
+    a("recv")
+
+
+def together(a, b, of_b):
+    move(a, b, "rts")
+    if of_b == "rtr":
+        b("init")
+        b("recv")
+        a("send")
+        b("rtr", a.number, 1)
+        assert a("sent") == "success"
+    else:
+        move(b, a, "rts")
+        exchange(a, b)
+    a("recv")
+    if of_b in ("sqd", "err"):
+        b(of_b)
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["asks", "answers"])
+def test_peer_is_killed_and_comes_back(users, asks):
+    """In each state of the peer. The QP is not disturbed by that, nor by a new peer with the same number. If it was not
+    connected, the new peer gets it. Otherwise its next SEND fails, and it can then be connected to the new peer."""
+    unconnected, connected = ([in_order(users, asks) for _ in states] for states in (ALONE, TOGETHER))
+    for (a, b), (of_b, of_a) in zip(unconnected, ALONE):
+        alone(a, b, of_a, of_b)
+    for (a, b), of_b in zip(connected, TOGETHER):
+        together(a, b, of_b)
+    pairs = [*unconnected, *connected]
+    states = [a("state") for a, _ in pairs]
+    for _, b in pairs:
+        b.kill()
+    peers = [same_number(users, b) for _, b in pairs]
+    for (a, _), peer in zip(pairs[len(ALONE):], peers[len(ALONE):]):
+        peer("init")
+        peer("recv")
+        peer("rtr", a.number, 1)
+        peer("rts")
+    for i, (a, _) in enumerate(pairs):
+        assert a("nothing", 1 if i else 300) == "yes"
+    assert [a("state") for a, _ in pairs] == states
+    for (a, b), (_, of_a), peer in zip(unconnected, ALONE, peers):
+        peer("init")
+        peer("recv")
+        if of_a == "init":
+            a("rtr", b.number, 1)
+            a("rts")
+        number = a("send")
+        peer("rtr", a.number, 1)
+        peer("rts")
+        assert a("sent") == "success"
+        assert peer("received") == f"success {number}"
+        number = peer("send")
+        assert a("received") == f"success {number}"
+    all_fail([a for a, _ in connected])
+    for (a, b), peer in zip(connected, peers[len(ALONE):]):
+        assert peer("nothing", 1) == "yes"
+        move(a, b, "rts")
+        exchange(a, peer)

@@ -9,11 +9,12 @@
 //                     to RTR; the peer has the GID of the address IP, or the GID of this index, too
 //   try QPN INDEX [IP]
 //                     the same; prints the error, if that fails
-//   rts, reset, err   to that state
+//   rts, sqd, reset, err
+//                     to that state
 //   destroy           destroys the QP
 //   recv, send        posts one work request; a SEND has the next number, which "send" and "received" print
 //   sent, received    waits for its completion; prints its status, and the number that has arrived
-//   nothing           waits 300 ms; prints "yes" if nothing has completed
+//   nothing [MS]      waits that long, or 300 ms; prints "yes" if nothing has completed
 //   state             prints the state that a query reports
 //   sink              prints the number in the memory of the receives, without a completion; 0: nothing was written
 //   index IP          prints the index of the GID of this address, or "none"
@@ -79,6 +80,8 @@ class User {
       qp_->rts();
     else if (what == "reset")
       qp_->reset();
+    else if (what == "sqd")
+      qp_->must(only_state(IBV_QPS_SQD));
     else if (what == "err")
       qp_->must(only_state(IBV_QPS_ERR));
     else if (what == "recv")
@@ -90,7 +93,7 @@ class User {
     else if (what == "received")
       return received();
     else if (what == "nothing")
-      return nothing();
+      return nothing(line);
     else if (what == "state")
       return std::to_string(qp_->state());
     else if (what == "sink")
@@ -161,8 +164,10 @@ class User {
     }
   }
 
-  std::string nothing() {
-    expect_no_wc(qp_->recv_cq, 300);
+  std::string nothing(std::istringstream& line) {
+    int ms;
+    if (!(line >> ms)) ms = 300;
+    expect_no_wc(qp_->recv_cq, ms);
     expect_no_wc(qp_->send_cq, 0);
     return "yes";
   }

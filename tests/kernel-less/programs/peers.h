@@ -73,21 +73,29 @@ static inline void both_here(int fd)
 	exchange(fd, &mine, &theirs, 1);
 }
 
+/* Waits @ms for the next completion of @cq. Returns false if there is none. */
+static inline int next_completion(struct ibv_cq *cq, struct ibv_wc *wc, int ms)
+{
+	int found = 0;
+
+	for (int waited = 0; found == 0 && waited < ms; waited++) {
+		for (int tries = 0; found == 0 && tries < 100; tries++)
+			found = ibv_poll_cq(cq, 1, wc);
+		if (found == 0)
+			poll(NULL, 0, 1);
+	}
+	CHECK(found >= 0);
+	return found;
+}
+
 /* Waits for the next completion of @cq, which must be a success. */
 static inline struct ibv_wc completion(struct ibv_cq *cq)
 {
 	struct ibv_wc wc = {};
-	int found = 0;
+	int found = next_completion(cq, &wc, COMPLETION_MS);
 
-	for (int waited = 0; found == 0 && waited < COMPLETION_MS; waited++) {
-		for (int tries = 0; found == 0 && tries < 100; tries++)
-			found = ibv_poll_cq(cq, 1, &wc);
-		if (found == 0)
-			poll(NULL, 0, 1);
-	}
-	if (found != 1 || wc.status != IBV_WC_SUCCESS) {
-		fprintf(stderr, "%s\n",
-			found == 1 ? ibv_wc_status_str(wc.status) : "no completion");
+	if (!found || wc.status != IBV_WC_SUCCESS) {
+		fprintf(stderr, "%s\n", found ? ibv_wc_status_str(wc.status) : "no completion");
 		exit(1);
 	}
 	return wc;

@@ -9,11 +9,12 @@
 //                     to RTR; the peer has the GID of the address IP, or the GID of this index, too
 //   try QPN INDEX [IP]
 //                     the same; prints the error, if that fails
-//   rts, sqd, reset, err
-//                     to that state
+//   rts [TIMEOUT]     to RTS, with this attribute; without it the time-out is 14
+//   sqd, reset, err   to that state
 //   destroy           destroys the QP
 //   recv, send        posts one work request; a SEND has the next number, which "send" and "received" print
 //   sent, received    waits for its completion; prints its status, and the number that has arrived
+//   arrived           the same as "received" if it comes in 300 ms; otherwise prints "nothing"
 //   nothing [MS]      waits that long, or 300 ms; prints "yes" if nothing has completed
 //   state             prints the state that a query reports
 //   sink              prints the number in the memory of the receives, without a completion; 0: nothing was written
@@ -41,6 +42,8 @@
 #include "by_verbs.h"
 
 namespace {
+
+constexpr int kSoonMs = 300;
 
 ibv_gid gid_of(const std::string& ip) {
   ibv_gid gid = {};
@@ -77,7 +80,7 @@ class User {
     else if (what == "try")
       return std::strerror(rtr(line).apply(qp_->qp));
     else if (what == "rts")
-      qp_->rts();
+      rts(line);
     else if (what == "reset")
       qp_->reset();
     else if (what == "sqd")
@@ -91,7 +94,9 @@ class User {
     else if (what == "sent")
       return ibv_wc_status_str(wait_wc(qp_->send_cq, 8 * kWaitMs).status);
     else if (what == "received")
-      return received();
+      return received(kWaitMs);
+    else if (what == "arrived")
+      return received(kSoonMs);
     else if (what == "nothing")
       return nothing(line);
     else if (what == "state")
@@ -128,14 +133,28 @@ class User {
     return to_rtr(ip.empty() ? gid_at(index) : gid_of(ip), qpn, index);
   }
 
+  void rts(std::istringstream& line) {
+    Change change = to_rts();
+    int timeout = 0;
+    if (line >> timeout) change.attr.timeout = static_cast<uint8_t>(timeout);
+    qp_->must(change);
+  }
+
   uint32_t send() {
     std::memcpy(memory_->data(), &++number_, sizeof number_);
     qp_->send({.wr_id = 2, .sges = {memory_->sge(0, sizeof number_)}});
     return number_;
   }
 
-  std::string received() {
-    const ibv_wc wc = wait_wc(qp_->recv_cq);
+  /// Waits for a message. Only a wait of kSoonMs may end without one.
+  std::string received(int ms) {
+    ibv_wc wc;
+    try {
+      wc = wait_wc(qp_->recv_cq, ms);
+    } catch (const tap::Failure&) {
+      if (ms == kSoonMs) return "nothing";
+      throw;
+    }
     return ibv_wc_status_str(wc.status) + std::string(" ") + std::to_string(sink());
   }
 
@@ -166,7 +185,7 @@ class User {
 
   std::string nothing(std::istringstream& line) {
     int ms;
-    if (!(line >> ms)) ms = 300;
+    if (!(line >> ms)) ms = kSoonMs;
     expect_no_wc(qp_->recv_cq, ms);
     expect_no_wc(qp_->send_cq, 0);
     return "yes";

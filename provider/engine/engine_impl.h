@@ -290,6 +290,7 @@ struct Engine::Impl {
   void rnr_exceeded(QpContext& qp);
   uint64_t limit_of(const QpContext& qp) const;
   uint64_t keepalive_at(const QpContext& qp) const;
+  uint64_t probe_at(const QpContext& qp) const;
   uint64_t deadline_of(const QpContext& qp) const;
   void give_up(QpContext& qp);
 

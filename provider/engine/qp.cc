@@ -168,7 +168,7 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   publish(qp);
   qp.trace_flow = tracer_.connection(qp.qpn_, path);
   note(TraceKind::kConnect, qp, conn.snd_psn, conn.rcv_psn, conn.mtu);
-  touch_timer(qp, keepalive_at(qp));
+  touch_timer(qp, probe_at(qp));
   activate(qp);
   if (conn.silent && conn.initiator) send_sack_now(qp, 0);
   return 0;

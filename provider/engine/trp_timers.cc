@@ -23,6 +23,13 @@ uint64_t Engine::Impl::keepalive_at(const QpContext& qp) const {
   return qp.keepalive.at(qp.heard_ns, qp.sq.reads_out() != 0, qp.rtt);
 }
 
+/// As keepalive_at(). But the peer of a silent connection may be gone for good without a word. So nobody asks while no
+/// work request waits for it, nor while repetitions of a datagram ask already.
+uint64_t Engine::Impl::probe_at(const QpContext& qp) const {
+  const bool rests = qp.conn.silent && (!qp.snd.empty() || (wants_nothing(qp) && qp.keepalive.rests()));
+  return rests ? kNever : keepalive_at(qp);
+}
+
 /// The time at which a QP with limits has waited in vain. It may have been this end that was stopped, and the answer is
 /// still on its way. So the peer has been asked a few times, unless the program or its user wants a very short limit.
 /// If only responses to READs wait, the program does not wait, and a peer that is gone is not noticed.
@@ -38,7 +45,7 @@ uint64_t Engine::Impl::limit_of(const QpContext& qp) const {
     return qp.not_ready.unheard() < asked ? ready : std::min(ready, end(qp.heard_ns, qp.limits.retry_ns));
   }
   if (!qp.snd.empty()) return qp.timeout.in_a_row() < asked ? kNever : end(qp.timeout.since_ns(), qp.limits.retry_ns);
-  return qp.keepalive.unanswered() == 0 ? kNever : end(qp.keepalive.since_ns(), qp.limits.retry_ns);
+  return qp.keepalive.waits(qp.heard_ns) ? end(qp.keepalive.since_ns(), qp.limits.retry_ns) : kNever;
 }
 
 /// It is over, of a QP with limits, if these have passed.
@@ -77,9 +84,11 @@ void Engine::Impl::on_first_contact(QpContext& qp) {
 }
 
 uint64_t Engine::Impl::deadline_of(const QpContext& qp) const {
-  uint64_t at = std::min({keepalive_at(qp), qp.life.deadline(), qp.review_at});
-  if (qp.limited()) [[unlikely]]
-    at = std::min(at, limit_of(qp));
+  uint64_t at = std::min(qp.life.deadline(), qp.review_at);
+  if (!qp.conn.silent) [[likely]]
+    at = std::min(at, keepalive_at(qp));
+  else
+    at = std::min({at, probe_at(qp), qp.limited() ? limit_of(qp) : kNever});
   if (qp.not_ready.active()) {
     at = std::min({at, qp.not_ready.at(), qp.losses.at()});
   } else if (!qp.snd.empty()) {
@@ -107,7 +116,7 @@ void Engine::Impl::on_timer(QpContext& qp) {
     if (qp.connected() && qp.timeout.ask_at() <= now_) nudge(qp);
   }
   if (qp.connected() && qp.review_at <= now_) ask_port(qp, false);
-  if (qp.connected() && keepalive_at(qp) <= now_) on_keepalive(qp);
+  if (qp.connected() && probe_at(qp) <= now_) on_keepalive(qp);
   if (qp.connected()) timers_.arm(qp, std::max(deadline_of(qp), now_ + 1));
 }
 
@@ -138,11 +147,14 @@ void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.timeout.in_a_row() >= kMinRetries && !qp.limited() && now_ - qp.timeout.since_ns() >= patience_ &&
       !wants_nothing(qp))
     return give_up(qp);
+  // The peer has read, and may be gone. Nobody here waits for it, and if it is there, it asks for the response itself.
+  if (wants_nothing(qp) && now_ - qp.snd.pkt(qp.snd.una()).sent_ns < qp.timeout.soon(now_))
+    return qp.timeout.prolong(now_);
   count(qp, USIW_CNT_RTO);
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
   if (qp.path.merge) qp.merge_trust.timed_out(qp.snd.una(), qp.snd.nxt());
   missed_answer(qp);
-  qp.timeout.expired(now_, next_nudge());
+  qp.timeout.expired(now_, next_nudge(), qp.conn.silent);
   lose_oldest(qp);
   note(TraceKind::kRto, qp, qp.snd.una(), qp.timeout.in_a_row(), qp.timeout.length(qp.rtt));
   qp.force_send = true;
@@ -153,7 +165,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
 /// Between time-outs, which back off: is the wire there again? A datagram without payload asks.
 void Engine::Impl::nudge(QpContext& qp) {
   if (qp.timeout.in_a_row() == 0) return qp.timeout.ask_no_more();  // something has come since
-  qp.timeout.asked(now_, next_nudge());
+  qp.timeout.asked(now_, next_nudge(), qp.conn.silent);
   const bool tracing = std::exchange(tracing_, tracing_ && qp.timeout.asks_first(now_));
   ask_peer(qp, PortWatch::hears_nothing(qp.heard_ns, qp.rtt.rto(0), now_));
   tracing_ = tracing;
@@ -213,7 +225,7 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (qp.not_ready.unheard() >= kMinRetries && !qp.limited() && now_ - qp.heard_ns >= patience_ + NotReady::kMaxDelayNs)
     return give_up(qp);
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
-  qp.not_ready.tried(now_, qp.heard_ns);
+  qp.not_ready.tried(now_, qp.heard_ns, qp.conn.silent);
   if (qp.not_ready.knows(qp.snd.una()) && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
   // A peer that has not answered may be gone. Then only the try is sent, and not the whole window with it.
   if (qp.not_ready.silent() <= kTriesUnderWay) lose_late(qp);
@@ -242,6 +254,7 @@ bool Engine::Impl::wants_nothing(const QpContext& qp) {
 
 void Engine::Impl::on_keepalive(QpContext& qp) {
   if (qp.keepalive.answered(qp.heard_ns)) return;
+  if (wants_nothing(qp) && qp.keepalive.may_rest(kMaxProbes)) return qp.keepalive.rest();
   // A QP with limits may have been silent for longer than these before it began to wait: see waited_in_vain().
   if (qp.keepalive.unanswered() >= kMaxProbes && !qp.limited() && now_ - qp.heard_ns >= patience_ && !wants_nothing(qp))
     return give_up(qp);

@@ -43,21 +43,23 @@ class TimeOut {
   unsigned in_a_row() const { return in_a_row_; }
   uint64_t since_ns() const { return since_ns_; }  ///< last progress
 
-  /// @p next_ns: as for asked().
-  void expired(uint64_t now, uint64_t next_ns) {
+  /// @p next_ns, @p silent: as for asked().
+  void expired(uint64_t now, uint64_t next_ns, bool silent) {
     count_up(in_a_row_);
     base_ns_ = now;
-    asked(now, next_ns);
+    asked(now, next_ns, silent);
   }
   /// When to ask the peer whether the wire is there again: so that who waits for the end of an outage hears of it at
   /// once. Many who do so at the same time must not fill the wire, so this one waits until its turn comes at
-  /// @p next_ns; nor one for ever, so in a long outage 1/64 of what it has lasted is soon enough.
+  /// @p next_ns; nor one for ever, so in a long outage 1/64 of what it has lasted is soon enough. On a @p silent connection the
+  /// peer may be gone for good without a word, so its questions back off from the beginning: soon() after the last one.
   uint64_t ask_at() const { return ask_at_; }
-  void asked(uint64_t now, uint64_t next_ns) {
-    const uint64_t stall = now - since_ns_;
-    const uint64_t enough = now + (stall < kPromptNs ? RttEstimator::kMinRtoNs : stall / 64);
-    ask_at_ = std::max(enough, next_ns);
+  void asked(uint64_t now, uint64_t next_ns, bool silent) {
+    const uint64_t stall = now - since_ns_, prompt = stall < kPromptNs ? RttEstimator::kMinRtoNs : stall / 64;
+    ask_at_ = std::max(now + (silent ? soon(now) : prompt), next_ns);
   }
+  /// How long a repetition may wait at @p now where a peer may be gone for good: an eighth of the time without progress.
+  uint64_t soon(uint64_t now) const { return std::max(RttEstimator::kMinRtoNs, (now - since_ns_) / 8); }
   /// Another one has heard from the same peer.
   void ask_by(uint64_t at) { ask_at_ = std::min(ask_at_, at); }
   /// The first question since a time-out: the others tell nothing more.
@@ -97,13 +99,15 @@ class NotReady {
     unheard_ = 0;
     heard_ns_ = now;
   }
-  /// @p heard_ns: the last sign of the peer.
-  void tried(uint64_t now, uint64_t heard_ns) {
+  /// @p heard_ns: the last sign of the peer. @p silent: the peer may be gone for good without a word, so tries that are
+  /// not answered become rarer.
+  void tried(uint64_t now, uint64_t heard_ns, bool silent) {
     count_up(unheard_);
     if (heard_ns >= tried_ns_) silent_ = 0;
     count_up(silent_);
     tried_ns_ = now;
-    at_ = now + std::min(kMaxDelayNs, kMinDelayNs << std::min<unsigned>(tries_, 10));
+    const unsigned rarer = silent && silent_ > kPromptTries ? std::min<unsigned>(silent_ - kPromptTries, 5) : 0;
+    at_ = now + (std::min(kMaxDelayNs, kMinDelayNs << std::min<unsigned>(tries_, 10)) << rarer);
     count_up(tries_);
   }
 
@@ -139,11 +143,11 @@ class NotReady {
     at_ = now + kMaxDelayNs;
   }
   bool unsent() const { return unsent_; }
-  /// It has been sent, and is @p psn. @p heard_ns: as in tried().
-  void sent(uint32_t psn, uint64_t now, uint64_t heard_ns) {
+  /// It has been sent, and is @p psn. @p heard_ns, @p silent: as in tried().
+  void sent(uint32_t psn, uint64_t now, uint64_t heard_ns, bool silent) {
     unsent_ = false;
     psn_ = psn;
-    tried(now, heard_ns);
+    tried(now, heard_ns, silent);
   }
   /// The loss of @p psn says nothing about the network: the receiver did not take it.
   bool excuses(uint32_t psn, uint32_t una, uint32_t nxt) const {
@@ -154,6 +158,8 @@ class NotReady {
   static constexpr uint64_t kMaxDelayNs = 10'000'000;
 
  private:
+  static constexpr unsigned kPromptTries = 4;
+
   bool active_ = false;
   bool was_ = false;
   bool unsent_ = false;  ///< psn_ is the next PSN to send
@@ -180,8 +186,18 @@ class Keepalive {
     return heard_ns + (reading ? kReadingNs : kIdleNs);
   }
   unsigned unanswered() const { return unanswered_; }
+  /// No probe is unanswered, and none is needed to learn whether the window has opened.
+  bool rests() const { return unanswered_ == 0 && !window_closed_; }
+  /// No probe is sent until there is another reason. @p most: so many tell whether the window has opened.
+  bool may_rest(unsigned most) const { return !window_closed_ || unanswered_ >= most; }
+  void rest() {
+    unanswered_ = 0;
+    window_closed_ = false;
+  }
   /// When the first one that is unanswered was sent.
   uint64_t since_ns() const { return since_ns_; }
+  /// Returns true if no datagram of the peer has arrived since the last probe. @p heard_ns: when the last one did.
+  bool waits(uint64_t heard_ns) const { return unanswered_ != 0 && heard_ns <= probed_ns_; }
   /// The peer has been heard at @p heard_ns. true: a probe was unanswered until then.
   bool answered(uint64_t heard_ns) {
     if (unanswered_ == 0 || heard_ns <= probed_ns_) return false;

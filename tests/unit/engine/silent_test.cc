@@ -158,6 +158,106 @@ TEST_F(Silent, stray_reset_is_ignored) {
   EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
 }
 
+// ---- What goes to a peer that does not answer ----
+
+/// RoCE sends nothing on a connection without work. Nor does the peer of a dead end, nor a live pair.
+TEST_F(Silent, idle_connection_sends_nothing) {
+  write(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  read(qb, rb->sge(8, 8), ra->addr(), ra->stag);
+  w.run_for(1 * kSec);
+  for (const bool gone : {false, true}) {
+    if (gone) cut();
+    const uint64_t from_a = w.a.count(USIW_CNT_TX_PKTS), from_b = w.b.count(USIW_CNT_TX_PKTS);
+    w.run_for(600 * kSec);
+    EXPECT_EQ(w.a.count(USIW_CNT_TX_PKTS) - from_a, 0u);
+    EXPECT_EQ(w.b.count(USIW_CNT_TX_PKTS) - from_b, 0u);
+  }
+}
+
+/// The kernel wants to know whether the peer is there. Nothing answers.
+TEST_F(Silent, idle_connection__the_probe_of_the_kernel_is_not_repeated) {
+  cut();
+  w.run_for(1 * kSec);
+  w.a.engine.qp_probe(qa);
+  const uint64_t from_a = w.a.count(USIW_CNT_TX_PKTS);
+  w.run_for(60 * kSec);
+  EXPECT_EQ(w.a.count(USIW_CNT_TX_PKTS) - from_a, 0u);
+  EXPECT_EQ(w.a.engine.next_deadline_ns(), kForEver);
+}
+
+/// A question is much cheaper than a SEND, but there may be thousands of QPs whose peers have gone.
+TEST_F(Silent, questions_to_a_peer_that_is_gone_back_off) {
+  limit(qa, kNone);
+  write(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  w.run_for(1 * kSec);
+  cut();
+  const uint64_t before = w.a.count(USIW_CNT_TX_PKTS);
+  write(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  w.run_for(8 * kSec);
+  EXPECT_LT(w.a.count(USIW_CNT_TX_PKTS) - before, 120u);
+  const uint64_t later = w.a.count(USIW_CNT_TX_PKTS);
+  w.run_for(100 * kSec);
+  EXPECT_LT(w.a.count(USIW_CNT_TX_PKTS) - later, 300u);
+}
+
+TEST_F(Silent, tries_at_a_receiver_that_is_not_ready_and_then_gone_back_off) {
+  limit(qa, kNone);
+  send(qa, ra->sge(0, 8));
+  w.run_for(1 * kSec);
+  cut();
+  const uint64_t before = w.a.count(USIW_CNT_TX_PKTS);
+  w.run_for(100 * kSec);
+  EXPECT_LT(w.a.count(USIW_CNT_TX_PKTS) - before, 400u);
+  EXPECT_EQ(QpState::kRts, qa->state());
+  w.wire.faults.cut[0] = w.wire.faults.cut[1] = false;
+  post_recv(qb, {rb->sge(0, 8)});
+  const uint64_t t = w.clock.now;
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_LT(w.clock.now - t, 500 * kMs);
+}
+
+/// The program of this end waits for nothing: the peer has read, and is gone.
+TEST_F(Silent, response_to_a_peer_that_is_gone_is_repeated_ever_more_rarely) {
+  w.wire.filter = [](int side, Datagram&) { return side == 0; };
+  read(qa, ra->sge(0, 8), rb->addr(), rb->stag);
+  w.run_for(10 * kMs);
+  cut();
+  w.run_for(100 * kSec);
+  const uint64_t before = w.b.count(USIW_CNT_TX_PKTS);
+  w.run_for(1000 * kSec);
+  EXPECT_LT(w.b.count(USIW_CNT_TX_PKTS) - before, 60u);
+  EXPECT_EQ(QpState::kRts, qb->state());
+}
+
+/// One datagram is lost, or its first repetition as well: the repair takes as long as on a connection of rdma_cm.
+TEST_F(Silent, repair_of_a_loss_is_not_slower) {
+  for (const unsigned losses : {1u, 2u, 3u}) {
+    uint64_t took[2];
+    for (const bool silent : {false, true}) {
+      World other;
+      const auto [qc, qd] = other.connect({.silent = silent});
+      Region *rc = other.a.region(64), *rd = other.b.region(64);
+      other.b.engine.qp_permit(qd, kAccessRemoteWrite);
+      const auto write_one = [&] {
+        const Sge sge = rc->sge(0, 8);
+        ASSERT_EQ(0, qc->post_send({1, WrOpcode::kRdmaWrite, kWrSignaled, rd->addr(), rd->stag}, {&sge, 1}));
+        qc->ring_send();
+        EXPECT_TRUE(other.run([&] { return !other.a.poll(other.a.send_cq).empty(); }));
+      };
+      for (int i = 0; i < 20; ++i) write_one();
+      unsigned left = losses;
+      other.wire.filter = [&](int side, Datagram& d) {
+        TrpHeader h;
+        return side != 0 || left == 0 || !decode_trp(d, h) || h.opcode != USIW_TRP_DATA || left-- == 0;
+      };
+      const uint64_t t = other.clock.now;
+      write_one();
+      took[silent] = other.clock.now - t;
+    }
+    EXPECT_LE(took[true], took[false]) << losses;
+  }
+}
+
 // ---- The receiver ----
 
 TEST_F(Silent, receive_comes_after_ten_minutes) {

@@ -176,10 +176,12 @@ class World {
     return work;
   }
   /// tick(), and when there was nothing to do, on to the time when there will be.
-  void step() {
-    if (tick() != 0) return;
+  /// Returns the work done.
+  unsigned step() {
+    if (const unsigned work = tick(); work != 0) return work;
     const uint64_t at = next_event();
     if (at != UINT64_MAX && at > clock.now) clock.now = std::min(at, limit_);
+    return 0;
   }
   /// Runs until @p done or for @p ns of virtual time; returns whether it is done.
   bool run(const std::function<bool()>& done, uint64_t ns = 60'000'000'000) {
@@ -187,8 +189,8 @@ class World {
     while (!done()) {
       if (clock.now >= limit_) return false;
       const uint64_t before = clock.now;
-      step();
-      if (next_event() == UINT64_MAX && clock.now - before <= 300) clock.now = limit_;
+      const bool worked = step() != 0;
+      if (!worked && next_event() == UINT64_MAX && clock.now - before <= 300) clock.now = limit_;
     }
     return true;
   }

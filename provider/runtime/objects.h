@@ -156,6 +156,9 @@ struct VQp {
   Turn send_turn, recv_turn;  ///< of producers
   unsigned behind;  ///< posts in a row that wait for the next run of the engine. In send_turn
   bool faults;      ///< work requests of a batch may be made to fail (verbs/post.h)
+  /// The last state of Qp::state() in which a send is refused: kRts on the RoCE face until the program sets RTS, else
+  /// kIdle.
+  std::atomic<QpState> refused;
   Batch batch;      ///< in send_turn
   QpTimers timers;  ///< if the QP connects by itself. Only modify_qp uses them
   VPd* domain;      ///< that it was made with

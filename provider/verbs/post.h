@@ -16,10 +16,13 @@ inline std::span<const Sge> sges_of(const ibv_sge* list, size_t count) {
 }
 
 /// Sends may be posted. The accepting end may post from rdma_accept() on, though its connection is installed later: what
-/// it posts is sent once it is, and is flushed if it never is.
+/// it posts is sent once it is, and is flushed if it never is. On the RoCE face a connection may exist in RTR, and sends
+/// are refused until RTS.
 inline bool may_post(const VQp& qp) {
-  if (qp.qp->state() != QpState::kIdle) [[likely]] return true;
-  return __atomic_load_n(&qp.stats->accepted, __ATOMIC_ACQUIRE) != 0;
+  const QpState refused = qp.refused.load(std::memory_order_relaxed);
+  if (qp.qp->state() > refused) [[likely]]
+    return true;
+  return refused == QpState::kIdle && __atomic_load_n(&qp.stats->accepted, __ATOMIC_ACQUIRE) != 0;
 }
 
 /// One run of the engine for each post is most of what a stream of small messages costs. So a small one behind

@@ -22,6 +22,8 @@ namespace {
 constexpr uint32_t kInlineAtLeast = 64;
 static_assert(kInlineAtLeast <= USIW_MAX_INLINE);
 
+bool is_roce(const Context& context) { return context.ibv->device->transport_type != IBV_TRANSPORT_IWARP; }
+
 /// 0 or why a QP like this cannot be.
 int check_init(const Context& context, const ibv_qp_init_attr& attr) {
   if (attr.qp_type != IBV_QPT_RC) return EOPNOTSUPP;
@@ -97,6 +99,7 @@ extern "C" ibv_qp* usiw_verb_create_qp(ibv_pd* ibpd, ibv_qp_init_attr* attr) {
   }
   qp->context = &context;
   qp->runtime = &runtime;
+  if (is_roce(context)) qp->refused = QpState::kRts;
   for (Pending* report :
        {&qp->connected, &qp->peer_closed, &qp->closed, &qp->failed, &qp->last_wqe, &qp->drained, &qp->sends_by})
     report->qp = qp;
@@ -199,8 +202,10 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       }
       // On the RoCE face the QP begins anew, whatever state it was in. Completions that its program has not polled would
       // look like those of the work that it posts next. Adapters remove them.
-      if (ibqp->context->device->transport_type != IBV_TRANSPORT_IWARP)
+      if (is_roce(*qp->context)) {
+        qp->refused = QpState::kRts;
         for (ibv_cq* cq : {ibqp->send_cq, ibqp->recv_cq}) forget_completions(*from(cq), ibqp->qp_num);
+      }
       qp->timers = {};
       runtime.ports().release(*qp);
       break;
@@ -208,6 +213,7 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       runtime.hold()->qp_pause(qp->qp, (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && attr->en_sqd_async_notify != 0);
       break;
     case IBV_QPS_RTS:
+      qp->refused = QpState::kIdle;
       runtime.hold()->qp_resume(qp->qp);
       runtime.progress().posted();
       break;

@@ -547,7 +547,41 @@ CASE(early_send, "connect/send-before-the-peer-is-in-rtr", .seconds = 60) {
   }
 }
 
-// Receives may be posted from INIT on. Before RTS a SEND is refused, if the handshake is not through yet.
+// As posting-in-each-state, but the peer is in RTS, and has sent something.
+CASE(posting_connected, "connect/posting-in-each-state-of-a-connection", .seconds = 60) {
+  OwnQp first, second;
+  for (const bool swapped : {false, true}) {  // one end sends REQ, the other answers
+    OwnQp& a = swapped ? second : first;
+    OwnQp& b = swapped ? first : second;
+    Region at_a(a.pd, 64), at_b(b.pd, 64);
+    b.connect(a.number());
+    a.init();
+    a.recv(1, {at_a.sge()});
+    a.rtr(b.number());
+    b.send({.wr_id = 2, .sges = {at_b.sge()}});
+    expect_wc(a.recv_cq, 1);
+    expect_wc(b.send_cq, 2);
+    CHECK_EQ(a.try_send({.wr_id = 3, .sges = {at_a.sge()}}), EINVAL);
+    expect_no_wc(a.send_cq, 10);
+    a.rts();
+    b.recv(4, {at_b.sge()});
+    a.send({.wr_id = 5, .sges = {at_a.sge()}});
+    expect_wc(a.send_cq, 5);
+    expect_wc(b.recv_cq, 4);
+    a.must(only_state(IBV_QPS_SQD));
+    a.send({.wr_id = 6, .sges = {at_a.sge()}});
+    expect_no_wc(a.send_cq, 50);
+    a.must(only_state(IBV_QPS_ERR));
+    expect_wc(a.send_cq, 6, IBV_WC_WR_FLUSH_ERR);
+    a.send({.wr_id = 7, .sges = {at_a.sge()}});
+    expect_wc(a.send_cq, 7, IBV_WC_WR_FLUSH_ERR);
+    a.reset();
+    b.reset();
+    CHECK_EQ(a.try_send({.wr_id = 8, .sges = {at_a.sge()}}), EINVAL);
+  }
+}
+
+// Receives may be posted from INIT on, SENDs from RTS on.
 CASE(posting, "connect/posting-in-each-state") {
   for (const int state : {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR}) {
     const auto e = new_qp(state);

@@ -456,10 +456,13 @@ CASE(query_states, "query/what-was-set-in-each-state") {
     e.must(only_state(IBV_QPS_SQD));
     c.check(e, IBV_QPS_SQD);
     Change sqd = only_state(IBV_QPS_SQD);
-    sqd.mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+    sqd.mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
+                IBV_QP_MAX_DEST_RD_ATOMIC;
     c.rts.attr.timeout = sqd.attr.timeout = 20;
     c.rts.attr.retry_cnt = sqd.attr.retry_cnt = 1;
     c.rts.attr.rnr_retry = sqd.attr.rnr_retry = 2;
+    c.rts.attr.max_rd_atomic = sqd.attr.max_rd_atomic = 1;
+    c.rtr.attr.max_dest_rd_atomic = sqd.attr.max_dest_rd_atomic = 5;
     e.must(sqd);
     c.check(e, IBV_QPS_SQD);
     e.must(only_state(IBV_QPS_RTS));

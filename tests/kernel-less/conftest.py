@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("vm", "compat")]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("vm", "compat", "protocol")]
 import hosts  # noqa: E402
 from support import procs  # noqa: E402
 

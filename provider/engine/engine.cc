@@ -279,6 +279,7 @@ bool Engine::qp_draining(Qp* qp) const { return context(qp).sq.stopped() && !con
 void Engine::qp_shutdown(Qp* qp) { impl_->qp_shutdown(context(qp)); }
 void Engine::qp_abort(Qp* qp) { impl_->qp_abort(context(qp)); }
 void Engine::qp_reset(Qp* qp) { impl_->qp_reset(context(qp)); }
+bool Engine::qp_keeps_connection(Qp* qp) const { return Impl::keeps_connection(context(qp)); }
 void Engine::qp_acknowledge(Qp* qp) { impl_->qp_acknowledge(context(qp)); }
 void Engine::qp_probe(Qp* qp) { impl_->qp_probe(context(qp)); }
 int Engine::qp_also(Qp* qp, int port) { return impl_->qp_also(context(qp), port); }

@@ -144,6 +144,8 @@ class Engine {
   /// Installs a connection: the QP goes to RTS. 0, EISCONN (not Idle, but a silent connection may take the place of one
   /// that has not been used), EADDRINUSE (4-tuple taken), EINVAL, ENOMEM.
   int qp_connect(Qp* qp, int port, const Path& path, const ConnAttr& conn);
+  /// Returns true if the QP has a silent connection in whose place qp_connect() does not install another one.
+  bool qp_keeps_connection(Qp* qp) const;
   /// From now on the QP waits so long. Only of a QP whose connection is silent, or will be. qp_reset() ends that. A QP
   /// that has waited in vain fails: kRetryExcErr, or kRnrRetryExcErr.
   void qp_limit(Qp* qp, const QpLimits& limits);

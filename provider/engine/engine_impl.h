@@ -280,6 +280,7 @@ struct Engine::Impl {
   void on_rnr_timer(QpContext& qp);
   void lose_late(QpContext& qp);
   static bool is_unused(const QpContext& qp);
+  static bool keeps_connection(const QpContext& qp);
   void forget_connection(QpContext& qp);
   static bool wants_nothing(const QpContext& qp);
   void on_keepalive(QpContext& qp);

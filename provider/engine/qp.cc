@@ -102,6 +102,10 @@ bool Engine::Impl::is_unused(const QpContext& qp) {
          qp.snd.nxt() == qp.conn.snd_psn && qp.rcv.nxt() == qp.conn.rcv_psn;
 }
 
+bool Engine::Impl::keeps_connection(const QpContext& qp) {
+  return qp.life.is(Phase::kOpen) && qp.conn.silent && !is_unused(qp);
+}
+
 /// Leaves the work of the QP as it is. A message of which only a part has arrived early gives back its receive.
 void Engine::Impl::forget_connection(QpContext& qp) {
   const QpLimits limits = qp.limits;

@@ -87,6 +87,7 @@ class Runtime final : private EngineDriver {
   void released() override { reports_.flush(); }
 
   void on_never_connected(const EngineGate::Held& held, VQp& qp);
+  bool keeps_connection(VQp& qp);
   void on_connect(VQp& qp, const usiw_event& event);
   void on_path(VQp& qp, const usiw_event& event);
   void open_packets_for(const usiw_event& connect);

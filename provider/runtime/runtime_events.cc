@@ -129,9 +129,21 @@ void Runtime::on_never_connected(const EngineGate::Held& held, VQp& qp) {
     held->qp_abort(qp.qp);
 }
 
+/// The peer of a silent connection has begun anew, and messages have passed on this end's connection. As on RoCE, the QP
+/// does not change until its program resets it, or until the next SEND fails. The control half gets no answer, so its new
+/// connection waits.
+bool Runtime::keeps_connection(VQp& qp) {
+  const EngineGate::Held held = hold();
+  return qp.qp != nullptr && held->qp_keeps_connection(qp.qp);
+}
+
 /// The first message of a silent connection must not wait for a raw port, so it begins by its socket and moves. With
 /// rdma_cm it is the connect that waits.
 void Runtime::on_connect(VQp& qp, const usiw_event& event) {
+  if ((event.conn.flags & USIW_CONN_F_SILENT) != 0 && keeps_connection(qp)) {
+    if (data_socket(event.conn) >= 0) close(event.conn.data_fd);
+    return;
+  }
   usiw_conn_info conn = event.conn;
   const bool later = (conn.flags & USIW_CONN_F_SILENT) != 0 && ports_.packets_take_long(qp, conn);
   if (later) {

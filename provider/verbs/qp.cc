@@ -197,6 +197,8 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       {
         auto engine = runtime.hold();
         // Or it has come in meanwhile. Without this, the ABORT record of that connection would end the next one.
+        // At the end of this block all reports go to the kernel, which ignores them in RESET. After a move to RTS it
+        // would take a failure of the QP for one of the new connection.
         qp->conn_id = 0;
         engine->qp_reset(qp->qp);
       }

@@ -169,8 +169,7 @@ std::string FaceProcess::describe() const {
 
 FaceProcess::Installed FaceProcess::installed(uint32_t qpn) const {
   const FQp& q = *qps_.at(qpn);
-  if (!q.conn || q.conn_id != q.conn->id || usiw_cm_is_installed(&q.conn->cm) == 0) return {};
-  return {q.conn->cm.local_isn, q.conn->cm.peer_isn, true};
+  return q.conn_id != 0 && q.qp->state() == QpState::kRts ? q.has : Installed{};
 }
 
 // ---- modify_qp (tools/run/face/face.cc, provider/verbs/qp.cc) ----
@@ -317,11 +316,16 @@ void FaceProcess::reset(uint32_t qpn) {
   if (const ConnRef conn = q.conn) usiw_cm_end_abort(conn.get(), USIW_ABORT_LOCAL, now_us());
   q.state = USIW_QPS_RESET;
   engine->qp_reset(q.qp);
+  // The provider flushes them, and the kernel ignores them in RESET.
+  std::erase_if(reports_, [qpn](const Report& r) { return r.qpn == qpn; });
   reap();
 }
 
-/// The engine has put a QP into ERROR that has no connection: its work has waited too long.
-void FaceProcess::give_up(FQp& q) {
+/// The engine has put a QP into ERROR that has no connection, because its work has waited too long, or a QP whose
+/// connection is not this one.
+void FaceProcess::failed(FQp& q, uint32_t conn_id) {
+  if (conn_id != 0 && q.conn && q.conn->id == conn_id) return;
+  if (q.state != USIW_QPS_RTS && q.state != USIW_QPS_SQD) return;
   leave(q);
   if (const ConnRef conn = q.conn) usiw_cm_end_abort(conn.get(), USIW_ABORT_LOCAL, now_us());
   q.state = USIW_QPS_ERR;
@@ -434,6 +438,7 @@ void FaceProcess::on_record(const ConnRef& conn, const usiw_event& record) {
   FQp& q = *it->second;
   trace("process: event %u of conn %u, %06x", record.type, conn->id, q.qpn);
   if (record.type == USIW_EVENT_CONNECT) {
+    if (engine->qp_keeps_connection(q.qp)) return;
     const usiw_conn_info& info = record.conn;
     const ConnAttr attr{.snd_psn = info.snd_psn,
                         .rcv_psn = info.rcv_psn,
@@ -447,7 +452,13 @@ void FaceProcess::on_record(const ConnRef& conn, const usiw_event& record) {
                         .silent = (info.flags & USIW_CONN_F_SILENT) != 0};
     if (!attr.silent) fail("setup", "a connection of the face that is not silent");
     const int error = engine->qp_connect(q.qp, port_no_, {flow_of(conn->tuple), {}, {}, 64, 0}, attr);
-    if (error == 0) q.conn_id = conn->id, on_installed(q.qpn, {attr.snd_psn, attr.rcv_psn, true});
+    if (error == 0) {
+      q.conn_id = conn->id;
+      q.has = {attr.snd_psn, attr.rcv_psn, true};
+      on_installed(q.qpn, q.has);
+    } else {
+      engine->qp_abort(q.qp);
+    }
     ++connecting_;
     w_.after(w_.rng.below(plan_.event_pause / 4 + 1), life, [this, qpn = q.qpn, id = conn->id, error] {
       reports_.push_front({qpn, error == 0 ? USIW_REPORT_READY : USIW_REPORT_REFUSED, id, -error});
@@ -498,6 +509,7 @@ void FaceProcess::flush() {
     if (it == qps_.end()) continue;
     FQp& q = *it->second;
     trace("kernel: %06x report %u of conn %u, error %d", r.qpn, r.kind, r.conn_id, r.error);
+    if (r.kind == USIW_REPORT_FAILED) failed(q, r.conn_id);
     if (const ConnRef conn = q.conn) {
       usiw_qp_report report{};
       report.kind = r.kind;
@@ -505,7 +517,6 @@ void FaceProcess::flush() {
       report.error = r.error;
       usiw_cm_end_report(conn.get(), &report, now_us());
     }
-    if (r.kind == USIW_REPORT_FAILED && r.conn_id == 0) give_up(q);
   }
   reap();
 }

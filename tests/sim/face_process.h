@@ -106,6 +106,7 @@ class FaceProcess final : public EngineEvents, Reporter {
     ConnRef conn;  ///< the connection of the QP, or null
     Qp* qp = nullptr;
     uint32_t conn_id = 0;  ///< the connection that the provider knows; 0: none
+    Installed has;         ///< the same, with conn_id != 0
   };
 
   ConnRef lookup(const usiw_cm_tuple& tuple) const;
@@ -115,7 +116,7 @@ class FaceProcess final : public EngineEvents, Reporter {
   void leave(FQp& q);
   void challenge(FQp& q);
   void answer(FQp& q);
-  void give_up(FQp& q);
+  void failed(FQp& q, uint32_t conn_id);
   void on_user_event(const ConnRef& conn, uint32_t event);
   void handshake(const Datagram& d, const FlowKey& flow);
   void prove(Datagram& d, const usiw_cm_tuple& tuple) const;

@@ -158,6 +158,19 @@ TEST_F(Silent, stray_reset_is_ignored) {
   EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
 }
 
+TEST_F(Silent, keeps_connection__on_which_a_message_has_passed) {
+  const auto [c, d] = w.connect({.silent = true});
+  EXPECT_FALSE(w.a.engine.qp_keeps_connection(c));
+  EXPECT_FALSE(w.b.engine.qp_keeps_connection(d));
+  send(c, ra->sge(0, 8));
+  post_recv(d, {rb->sge(0, 8)});
+  EXPECT_EQ(Statuses{kSuccess}, statuses(w.a, w.a.send_cq, 1));
+  EXPECT_TRUE(w.a.engine.qp_keeps_connection(c));
+  EXPECT_TRUE(w.b.engine.qp_keeps_connection(d));
+  w.a.engine.qp_reset(c);
+  EXPECT_FALSE(w.a.engine.qp_keeps_connection(c));
+}
+
 // ---- What goes to a peer that does not answer ----
 
 /// RoCE sends nothing on a connection without work. Nor does the peer of a dead end, nor a live pair.

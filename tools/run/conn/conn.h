@@ -96,6 +96,7 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
   /// Stops all events to the user.
   void forget_user() { usiw_cm_end_leave(this); }
 
+  uint32_t number() const { return id; }
   const Tuple& tuple() const { return tuple_; }
   const usiw_cm_conn& state() const { return cm; }
   uint8_t tos_of_datagrams() const { return tos; }

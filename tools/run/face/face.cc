@@ -154,8 +154,10 @@ void Face::leave() {
   if (const std::shared_ptr<Conn> conn = std::move(conn_)) conn->forget_user();
 }
 
-void Face::give_up(Qp& qp) {
-  if (qp.state != USIW_QPS_RTS || (!conn_ && qp.conn)) return;  // it was reset, or rdma_cm has connected it
+void Face::failed(Qp& qp, const usiw_qp_report& report) {
+  if (report.conn_id == 0 ? report.error != -ETIMEDOUT : conn_ && conn_->number() == report.conn_id) return;
+  if (!conn_ && qp.conn) return;                                     // rdma_cm has connected the QP
+  if (qp.state != USIW_QPS_RTS && qp.state != USIW_QPS_SQD) return;  // it was reset
   leave();
   if (const std::shared_ptr<Conn> conn = qp.conn) conn->abort(USIW_ABORT_LOCAL);
   qp.state = USIW_QPS_ERR;

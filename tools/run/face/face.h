@@ -46,8 +46,9 @@ class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
   void fill(const Qp& qp, ib_uverbs_query_qp_resp& attr) const;
   /// Forgets the peer and the connection, because the QP leaves RTR, RTS or SQD. The caller ends the connection.
   void leave();
-  /// Ends the attempt to connect @p qp, because its work has waited too long. The QP is in ERR then.
-  void give_up(Qp& qp);
+  /// Handles the report that @p qp has failed without a connection, because its work has waited too long, or with one
+  /// that has already given way to another one here. The QP is in ERR then. All other reports are for the connection.
+  void failed(Qp& qp, const usiw_qp_report& report);
   /// Closes the port, because the QP is being destroyed.
   void close();
 

@@ -36,10 +36,9 @@ int qp_report(UverbsContext& u, uint32_t handle, const usiw_qp_report& report) {
   std::shared_ptr<Qp> qp = u.find(u.qps, handle);
   if (!qp) return u.no_such(handle);
   if (usiw_report_is_valid(&report, u.caps) == 0) return -EINVAL;
+  if (report.kind == USIW_REPORT_FAILED && qp->face) qp->face->failed(*qp, report);
   if (report.kind != USIW_REPORT_ASYNC)
     if (std::shared_ptr<Conn> conn = qp->conn) conn->report(report);
-  if (qp->face && report.kind == USIW_REPORT_FAILED && report.conn_id == 0 && report.error == -ETIMEDOUT)
-    qp->face->give_up(*qp);
   if (report.async_event != 0) u.async->push({qp->user_handle, report.async_event, 0}, qp->async_events);
   return 0;
 }

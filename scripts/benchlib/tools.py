@@ -52,6 +52,9 @@ class Perftest(NamedTuple):
     def measure(self, where, operation, metric, size, count, extra=()):
         """Runs both ends."""
         face, connect = (("--face", "roce"), ()) if self.by_itself else ((), ("-R",))
+        if self.by_itself and not where.server:
+            # The GIDs of the interface that has the address, so that both ways use the same one.
+            face += ("--address", where.address)
         command = [self.run, *face, "--port", self.kind, self.program(operation, metric), *connect, "-F", "-s",
                    str(size), "-n", str(count), "-p", "19001", *extra]
         return both(where, command, [*command, where.address], 19001)

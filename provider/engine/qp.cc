@@ -167,6 +167,10 @@ int Engine::Impl::qp_connect(QpContext& qp, int port, const Path& path, const Co
   now_ = clock_.now_ns();
   qp.heard_ns = now_;
   qp.timeout.start(now_);
+  if (conn.silent) {
+    qp.timeout.expect_no_farewell();
+    qp.not_ready.expect_no_farewell();
+  }
   qp.life.open();
   qp.state_.store(QpState::kRts, std::memory_order_release);
   publish(qp);

@@ -154,7 +154,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
   if (qp.timeout.in_a_row() != 0) qp.cc.on_timeout();
   if (qp.path.merge) qp.merge_trust.timed_out(qp.snd.una(), qp.snd.nxt());
   missed_answer(qp);
-  qp.timeout.expired(now_, next_nudge(), qp.conn.silent);
+  qp.timeout.expired(now_, next_nudge());
   lose_oldest(qp);
   note(TraceKind::kRto, qp, qp.snd.una(), qp.timeout.in_a_row(), qp.timeout.length(qp.rtt));
   qp.force_send = true;
@@ -165,7 +165,7 @@ void Engine::Impl::on_rto(QpContext& qp) {
 /// Between time-outs, which back off: is the wire there again? A datagram without payload asks.
 void Engine::Impl::nudge(QpContext& qp) {
   if (qp.timeout.in_a_row() == 0) return qp.timeout.ask_no_more();  // something has come since
-  qp.timeout.asked(now_, next_nudge(), qp.conn.silent);
+  qp.timeout.asked(now_, next_nudge());
   const bool tracing = std::exchange(tracing_, tracing_ && qp.timeout.asks_first(now_));
   ask_peer(qp, PortWatch::hears_nothing(qp.heard_ns, qp.rtt.rto(0), now_));
   tracing_ = tracing;
@@ -225,7 +225,7 @@ void Engine::Impl::on_rnr_timer(QpContext& qp) {
   if (qp.not_ready.unheard() >= kMinRetries && !qp.limited() && now_ - qp.heard_ns >= patience_ + NotReady::kMaxDelayNs)
     return give_up(qp);
   if (now_ - qp.not_ready.heard_ns() >= NotReady::kMaxDelayNs + qp.rtt.rto(0)) missed_answer(qp);
-  qp.not_ready.tried(now_, qp.heard_ns, qp.conn.silent);
+  qp.not_ready.tried(now_, qp.heard_ns);
   if (qp.not_ready.knows(qp.snd.una()) && qp.snd.lose(qp.snd.una())) count(qp, USIW_CNT_RETRANS_RNR);
   // A peer that has not answered may be gone. Then only the try is sent, and not the whole window with it.
   if (qp.not_ready.silent() <= kTriesUnderWay) lose_late(qp);

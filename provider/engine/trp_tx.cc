@@ -111,7 +111,7 @@ Engine::Impl::Sent Engine::Impl::send_new(QpContext& qp) {
     case PktKind::kSend:
       qp.sq.sent(pkt.len, psn + 1);
       if (qp.not_ready.unsent()) {
-        qp.not_ready.sent(psn, now_, qp.heard_ns, qp.conn.silent);
+        qp.not_ready.sent(psn, now_, qp.heard_ns);
         touch_timer(qp, qp.not_ready.at());
       }
       qp.responder_turn = true;

@@ -25,6 +25,8 @@ class TimeOut {
   /// long.
   static constexpr unsigned kOutage = 2;
 
+  /// The peer of this connection may be gone for good without a word, so the questions back off from the beginning.
+  void expect_no_farewell() { backs_off_ = true; }
   /// The wait begins: something has been sent, or the wait for something else is over.
   void start(uint64_t now) { base_ns_ = since_ns_ = now; }
   /// Something new has been acknowledged.
@@ -43,20 +45,19 @@ class TimeOut {
   unsigned in_a_row() const { return in_a_row_; }
   uint64_t since_ns() const { return since_ns_; }  ///< last progress
 
-  /// @p next_ns, @p silent: as for asked().
-  void expired(uint64_t now, uint64_t next_ns, bool silent) {
+  /// @p next_ns: as for asked().
+  void expired(uint64_t now, uint64_t next_ns) {
     count_up(in_a_row_);
     base_ns_ = now;
-    asked(now, next_ns, silent);
+    asked(now, next_ns);
   }
   /// When to ask the peer whether the wire is there again: so that who waits for the end of an outage hears of it at
   /// once. Many who do so at the same time must not fill the wire, so this one waits until its turn comes at
-  /// @p next_ns; nor one for ever, so in a long outage 1/64 of what it has lasted is soon enough. On a @p silent connection the
-  /// peer may be gone for good without a word, so its questions back off from the beginning: soon() after the last one.
+  /// @p next_ns; nor one for ever, so in a long outage 1/64 of what it has lasted is soon enough.
   uint64_t ask_at() const { return ask_at_; }
-  void asked(uint64_t now, uint64_t next_ns, bool silent) {
+  void asked(uint64_t now, uint64_t next_ns) {
     const uint64_t stall = now - since_ns_, prompt = stall < kPromptNs ? RttEstimator::kMinRtoNs : stall / 64;
-    ask_at_ = std::max(now + (silent ? soon(now) : prompt), next_ns);
+    ask_at_ = std::max(now + (backs_off_ ? soon(now) : prompt), next_ns);
   }
   /// How long a repetition may wait at @p now where a peer may be gone for good: an eighth of the time without progress.
   uint64_t soon(uint64_t now) const { return std::max(RttEstimator::kMinRtoNs, (now - since_ns_) / 8); }
@@ -73,6 +74,7 @@ class TimeOut {
   uint64_t since_ns_ = 0;
   uint64_t ask_at_ = kNever;
   uint8_t in_a_row_ = 0;
+  bool backs_off_ = false;
 };
 
 /// The peer has no receive work request for the oldest datagram, which is tried again and again.
@@ -86,6 +88,8 @@ class NotReady {
   uint64_t heard_ns() const { return heard_ns_; }  ///< when that was
   unsigned silent() const { return silent_; }      ///< tries since the peer has said anything
 
+  /// The peer of this connection may be gone for good without a word, so tries without an answer become rarer.
+  void expect_no_farewell() { backs_off_ = true; }
   /// The peer says so of @p psn, the oldest.
   void told(uint32_t psn, uint64_t now) {
     active_ = true;
@@ -99,14 +103,13 @@ class NotReady {
     unheard_ = 0;
     heard_ns_ = now;
   }
-  /// @p heard_ns: the last sign of the peer. @p silent: the peer may be gone for good without a word, so tries that are
-  /// not answered become rarer.
-  void tried(uint64_t now, uint64_t heard_ns, bool silent) {
+  /// @p heard_ns: the last sign of the peer.
+  void tried(uint64_t now, uint64_t heard_ns) {
     count_up(unheard_);
     if (heard_ns >= tried_ns_) silent_ = 0;
     count_up(silent_);
     tried_ns_ = now;
-    const unsigned rarer = silent && silent_ > kPromptTries ? std::min<unsigned>(silent_ - kPromptTries, 5) : 0;
+    const unsigned rarer = backs_off_ && silent_ > kPromptTries ? std::min<unsigned>(silent_ - kPromptTries, 5) : 0;
     at_ = now + (std::min(kMaxDelayNs, kMinDelayNs << std::min<unsigned>(tries_, 10)) << rarer);
     count_up(tries_);
   }
@@ -143,11 +146,11 @@ class NotReady {
     at_ = now + kMaxDelayNs;
   }
   bool unsent() const { return unsent_; }
-  /// It has been sent, and is @p psn. @p heard_ns, @p silent: as in tried().
-  void sent(uint32_t psn, uint64_t now, uint64_t heard_ns, bool silent) {
+  /// It has been sent, and is @p psn. @p heard_ns: as in tried().
+  void sent(uint32_t psn, uint64_t now, uint64_t heard_ns) {
     unsent_ = false;
     psn_ = psn;
-    tried(now, heard_ns, silent);
+    tried(now, heard_ns);
   }
   /// The loss of @p psn says nothing about the network: the receiver did not take it.
   bool excuses(uint32_t psn, uint32_t una, uint32_t nxt) const {
@@ -164,6 +167,7 @@ class NotReady {
   bool was_ = false;
   bool unsent_ = false;  ///< psn_ is the next PSN to send
   bool asked_ = false;   ///< the peer, to skip asked_psn_
+  bool backs_off_ = false;
   uint8_t tries_ = 0;
   uint8_t unheard_ = 0;
   uint8_t silent_ = 0;

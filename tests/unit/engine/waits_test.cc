@@ -15,9 +15,9 @@ TEST(TimeOut, expired__backs_off_until_there_is_progress) {
   TimeOut t;
   t.start(0);
   EXPECT_EQ(t.at(rtt), 400 * kUs);
-  t.expired(400 * kUs, 0, false);
+  t.expired(400 * kUs, 0);
   EXPECT_EQ(t.at(rtt), 1'200 * kUs);
-  t.expired(1'200 * kUs, 0, false);
+  t.expired(1'200 * kUs, 0);
   EXPECT_EQ(t.in_a_row(), 2u);
   EXPECT_EQ(t.since_ns(), 0u);
   t.progress(2 * kMs);
@@ -28,7 +28,7 @@ TEST(TimeOut, expired__backs_off_until_there_is_progress) {
 
 TEST(TimeOut, in_a_row__does_not_begin_anew_after_255) {
   TimeOut t;
-  for (int i = 0; i < 1000; ++i) t.expired(0, 0, false);
+  for (int i = 0; i < 1000; ++i) t.expired(0, 0);
   EXPECT_EQ(t.in_a_row(), 255u);
 }
 
@@ -36,16 +36,16 @@ TEST(TimeOut, asked__when_its_turn_comes_but_not_more_often_than_a_time_out) {
   TimeOut t;
   t.start(0);
   EXPECT_EQ(t.ask_at(), kNever);
-  t.expired(kMs, kMs + 100 * kUs, false);
+  t.expired(kMs, kMs + 100 * kUs);
   EXPECT_EQ(t.ask_at(), kMs + 400 * kUs);
-  t.asked(kSec, kSec + 5 * kMs, false);
+  t.asked(kSec, kSec + 5 * kMs);
   EXPECT_EQ(t.ask_at(), kSec + 5 * kMs);
 }
 
 TEST(TimeOut, ask_by__another_has_heard) {
   TimeOut t;
   t.start(0);
-  t.asked(6'400 * kMs, 6'900 * kMs, false);  // many wait, too
+  t.asked(6'400 * kMs, 6'900 * kMs);  // many wait, too
   t.ask_by(7'000 * kMs);
   EXPECT_EQ(t.ask_at(), 6'900 * kMs);
   t.ask_by(6'500 * kMs);
@@ -55,30 +55,31 @@ TEST(TimeOut, ask_by__another_has_heard) {
 TEST(TimeOut, asked__64th_of_what_it_has_lasted_is_soon_enough) {
   TimeOut t;
   t.start(0);
-  t.asked(32 * kSec, 32 * kSec + kMs, false);  // it may last for ever
+  t.asked(32 * kSec, 32 * kSec + kMs);  // it may last for ever
   EXPECT_EQ(t.ask_at(), 32 * kSec + 500 * kMs);
 }
 
 TEST(TimeOut, asked__on_a_silent_connection_an_eighth_from_the_beginning) {
   TimeOut t;
+  t.expect_no_farewell();
   t.start(0);
-  t.expired(400 * kUs, 0, true);
+  t.expired(400 * kUs, 0);
   EXPECT_EQ(t.ask_at(), 800 * kUs);
-  t.asked(80 * kMs, 0, true);
+  t.asked(80 * kMs, 0);
   EXPECT_EQ(t.ask_at(), 90 * kMs);
-  t.asked(80 * kMs, 95 * kMs, true);
+  t.asked(80 * kMs, 95 * kMs);
   EXPECT_EQ(t.ask_at(), 95 * kMs) << "many wait, too";
 }
 
 TEST(NotReady, silent__counts_tries_since_the_peer_said_anything) {
   NotReady n;
   n.told(7, 1'000);
-  n.tried(2'000, 1'000, false);
+  n.tried(2'000, 1'000);
   EXPECT_EQ(1u, n.silent());
-  n.tried(3'000, 1'000, false);
-  n.tried(4'000, 2'500, false);
+  n.tried(3'000, 1'000);
+  n.tried(4'000, 2'500);
   EXPECT_EQ(3u, n.silent());
-  n.tried(5'000, 4'000, false);
+  n.tried(5'000, 4'000);
   EXPECT_EQ(1u, n.silent()) << "it has answered the try before";
 }
 
@@ -86,9 +87,9 @@ TEST(NotReady, tried__backs_off_to_ten_milliseconds) {
   NotReady n;
   n.told(7, 0);
   EXPECT_EQ(n.at(), 50 * kUs);
-  n.tried(n.at(), 0, false);
+  n.tried(n.at(), 0);
   EXPECT_EQ(n.at(), 150 * kUs);
-  for (int i = 0; i < 300; ++i) n.tried(kSec, 0, false);
+  for (int i = 0; i < 300; ++i) n.tried(kSec, 0);
   EXPECT_EQ(n.at(), kSec + 10 * kMs);
   EXPECT_EQ(n.unheard(), 255u);
   n.heard(2 * kSec);
@@ -98,10 +99,11 @@ TEST(NotReady, tried__backs_off_to_ten_milliseconds) {
 
 TEST(NotReady, tried__a_silent_connection_backs_off_further_while_nothing_is_heard) {
   NotReady n;
+  n.expect_no_farewell();
   n.told(7, 0);
-  for (int i = 0; i < 300; ++i) n.tried(kSec, 0, true);
+  for (int i = 0; i < 300; ++i) n.tried(kSec, 0);
   EXPECT_EQ(n.at(), kSec + 320 * kMs);
-  n.tried(2 * kSec, 1'500 * kMs, true);
+  n.tried(2 * kSec, 1'500 * kMs);
   EXPECT_EQ(n.at(), 2 * kSec + 10 * kMs) << "the peer has said something";
 }
 
@@ -121,7 +123,7 @@ TEST(NotReady, ask_to_skip__once_and_at_once) {
   EXPECT_FALSE(n.asks_to_skip(7));
   EXPECT_TRUE(n.ask_to_skip(1 * kUs));
   EXPECT_EQ(n.at(), 1 * kUs);
-  n.tried(2 * kUs, 0, false);
+  n.tried(2 * kUs, 0);
   EXPECT_FALSE(n.ask_to_skip(3 * kUs)) << "the tries go on as they do";
   EXPECT_TRUE(n.asks_to_skip(7));
   EXPECT_FALSE(n.asks_to_skip(8));
@@ -140,7 +142,7 @@ TEST(NotReady, skipped__the_next_datagram_tries_anew) {
   EXPECT_TRUE(n.active() && n.unsent());
   EXPECT_FALSE(n.over(20));
   EXPECT_EQ(n.since_ns(), 5u) << "it waits as long as it has waited in all";
-  n.sent(20, 30, 0, false);
+  n.sent(20, 30, 0);
   EXPECT_TRUE(n.knows(20));
   EXPECT_FALSE(n.unsent());
   EXPECT_TRUE(n.over(21));

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from hosts import A4, A6, B4, B6
-from support.pairs import ends, next_port
+from support.pairs import next_port
 from support.procs import Proc
 
 
@@ -56,10 +56,10 @@ def test_mixed(usiw_run, way, faces, command):
     server = start(server_argv, faces[0], way.where).wait_listening(port)
     client = start(client_argv, faces[1], "")
     try:
-        ends(client, client_argv, 20)
+        client.expect(0, 20)
         if name == "cmtime":
             server.kill()  # it would serve the next client
         else:
-            ends(server, server_argv)
+            server.expect()
     except AssertionError as error:
         raise AssertionError(f"{error}\n--- the server printed:\n{server.output[-2000:]}") from error

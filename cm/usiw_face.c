@@ -211,4 +211,6 @@ void usiw_face_input(struct usiw_face_verdict *v, struct usiw_face *face, struct
 		request(v, face, end, tuple, key, &pkt, now_us, buf);
 	else if (end)
 		usiw_cm_end_input(end, &of_conn, data, len, buf, now_us);
+	else
+		v->kind = USIW_FACE_V_DROP;
 }

@@ -152,6 +152,7 @@ enum usiw_face_verdict_kind {
 	USIW_FACE_V_DONE,	/* nothing more is to be done */
 	USIW_FACE_V_ANSWER,	/* send the first @len bytes of the buffer to the sender */
 	USIW_FACE_V_TAKE,	/* call usiw_face_take() */
+	USIW_FACE_V_DROP,	/* count it as ignored */
 };
 
 struct usiw_face_verdict {

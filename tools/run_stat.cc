@@ -117,6 +117,7 @@ bool read_run_context(int fd, uint32_t pid, DeviceSample& device) {
     add(qp.values, page.counters);
     add(device.counters, page.counters);
     for (auto& [id, text] : kGauges) qp.values.emplace_back(text, page.gauges[id]);
+    qp.values.emplace_back("cm_ignored", page.mark.ignored);
     device.qps.push_back({std::move(qp), {}});
   }
   return true;

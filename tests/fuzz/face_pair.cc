@@ -176,7 +176,7 @@ void FaceQp::receive(const usiw_cm_tuple& tuple, const Datagram& datagram) {
   usiw_face_verdict v;
   usiw_face_input(&v, &face_, known ? end_.get() : nullptr, &tuple, kKey, d.data(), static_cast<uint32_t>(d.size()),
                   now_, buf.data());
-  FUZZ_CHECK(v.kind <= USIW_FACE_V_TAKE, "a verdict of no kind");
+  FUZZ_CHECK(v.kind <= USIW_FACE_V_DROP, "a verdict of no kind");
   FUZZ_CHECK(!face_.req.kept || face_.req.pkt.pd == nullptr, "a kept REQ points into its datagram");
   if (v.kind == USIW_FACE_V_ANSWER) {
     FUZZ_CHECK(v.len != 0 && v.len <= std::max<size_t>(d.size(), 18), "amplification");

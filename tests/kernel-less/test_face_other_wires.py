@@ -222,6 +222,22 @@ def test_drops_are_counted(users, asks):
     exchange(a, b)
 
 
+def test_ignored_are_counted(users):
+    """`usiw stat` shows datagrams that are no handshake of anybody, in the counters of the QP that owns the port."""
+    a = users()
+    a("init")
+    stranger, datagrams = Stranger(), roce(int(a.number))
+
+    def ignored():
+        qp, = [qp for device in devices().values() for qp in device["qps"] if qp["qpn"] == int(a.number)]
+        return qp["counters"]["cm_ignored"]
+    assert ignored() == 0
+    for many in (1, 2):
+        stranger.send(a, datagrams)
+        until(lambda many=many: ignored() == many * len(datagrams), "all are counted")
+    stranger.close()
+
+
 @pytest.mark.parametrize("users", ["socket"], indirect=True)
 def test_rdma_cm(users, usiw_run):
     """Programs of rdma_cm connect to the port of a QP, and are refused."""

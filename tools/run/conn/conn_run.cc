@@ -116,18 +116,19 @@ std::shared_ptr<UdpSocket> Conn::open_port(const Endpoint& local, bool shared, i
   return sock;
 }
 
-std::shared_ptr<UdpSocket> Conn::open_port_of_qp(SocketCalls::Receive receive, SocketCalls::Icmp icmp, int& error) {
-  return UdpSocket::open_for_qp({.receive = receive, .icmp = icmp, .end_lingering = [](const UdpSocket&) {}}, error);
+std::shared_ptr<UdpSocket> Conn::open_port_of_qp(SocketCalls calls, int& error) {
+  calls.end_lingering = [](const UdpSocket&) {};
+  return UdpSocket::open_for_qp(calls, error);
 }
 
-bool Conn::receive_for_qp(usiw_face& face, UdpSocket& sock, const Tuple& tuple, const void* data, uint32_t len) {
+uint32_t Conn::receive_for_qp(usiw_face& face, UdpSocket& sock, const Tuple& tuple, const void* data, uint32_t len) {
   usiw_face_verdict v;
   uint8_t buf[USIW_CM_MAX_DATAGRAM];
   const usiw_cm_tuple ends = cm_tuple(tuple);
   const std::shared_ptr<Conn> conn = find(tuple);
   usiw_face_input(&v, &face, conn.get(), &ends, Admission::secret(), data, len, now_us(), buf);
   if (v.kind == USIW_FACE_V_ANSWER) sock.send(tuple.local, tuple.remote, 0, buf, v.len);
-  return v.kind == USIW_FACE_V_TAKE;
+  return v.kind;
 }
 
 std::shared_ptr<Conn> Conn::open(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const usiw_cm_packet& req,

@@ -42,6 +42,8 @@ class QpState {
   /// Sets usiw_qp_stats.accepted, so that the provider permits sends. Call it when rdma_accept() has accepted a
   /// connection with this QP.
   void accepted() { page_.set_accepted(); }
+  /// Counts a datagram at the port of the QP that belongs to no connection.
+  void count_ignored() { page_.count_ignored(); }
   /// Adds the counters of the QP to @p context, the page of its context, and marks the page of the QP as free.
   void hide(MappedPage& context) {
     context.retire(page_);

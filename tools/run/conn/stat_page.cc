@@ -54,6 +54,12 @@ void MappedPage::set_accepted() {
   let_go();
 }
 
+void MappedPage::count_ignored() {
+  if (page_ == nullptr) return;
+  std::atomic_ref(page_->mark.ignored).fetch_add(1, std::memory_order_relaxed);
+  let_go();
+}
+
 /// Drops the page table entry of this mapping, because the provider has its own mapping of the same page. The memfd
 /// keeps the contents, and the next access maps the page again.
 void MappedPage::let_go() { madvise(page_.get(), sizeof(StatPage), MADV_DONTNEED); }

@@ -30,7 +30,8 @@ struct StatMark {
   uint32_t qpn;       ///< only for a QP: its number
   uint32_t state;     ///< only for a QP: enum ibv_qp_state
   char device[64];    ///< only for a context: name of the device, with a NUL
-  uint64_t space[4];
+  uint64_t ignored;   ///< only for a QP: datagrams at its port that belong to no connection
+  uint64_t space[3];
 };
 
 constexpr uint64_t kStatMagic = 0x3154535749535500;
@@ -66,6 +67,8 @@ class MappedPage {
   void set_state(uint32_t state);
   /// Sets usiw_qp_stats.accepted in the page of a QP.
   void set_accepted();
+  /// Counts a datagram that is ignored, in the mark of a QP.
+  void count_ignored();
   /// Adds the counters of @p qp to those of the destroyed QPs of this context.
   void retire(const MappedPage& qp);
   /// Marks the page as free.

@@ -388,7 +388,10 @@ void UdpSocket::receive() {
     // Limit the rate at which datagrams other than handshakes are handled. Such a datagram may be data of a connection
     // that this port does not have. Or it may show that the server to which a connection has sent its REQ uses another
     // protocol.
-    if (look != USIW_CM_LOOK_HANDSHAKE && !usiw_cm_stray_due(&stray_next_us_, now_us())) continue;
+    if (look != USIW_CM_LOOK_HANDSHAKE && !usiw_cm_stray_due(&stray_next_us_, now_us())) {
+      if (calls_.ignored != nullptr) calls_.ignored(*this);
+      continue;
+    }
     if (look == USIW_CM_LOOK_DATA) n = sizeof(usiw_trp_hdr);
     calls_.receive(shared_from_this(), {destination(in.msg, local_), from}, data, static_cast<uint32_t>(n));
   }

@@ -38,6 +38,9 @@ struct SocketCalls {
   Icmp icmp;
   /// Forgets the connections of @p sock, all of which are in the state LINGER.
   void (*end_lingering)(const UdpSocket& sock);
+  /// Counts a datagram that is ignored, because it is no handshake and too many arrive. Null: it is not counted.
+  using Ignored = void (*)(UdpSocket& sock);
+  Ignored ignored = nullptr;
 };
 
 /// A UDP port at one local address: the handshake socket, and the data socket if there is one.

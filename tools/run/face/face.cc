@@ -54,7 +54,8 @@ int resolve(const ib_uverbs_qp_dest& av, Endpoint& local, Endpoint& peer, Route&
 }  // namespace
 
 std::shared_ptr<Face> Face::open(int& error) {
-  const std::shared_ptr<UdpSocket> sock = Conn::open_port_of_qp(receive, icmp, error);
+  const std::shared_ptr<UdpSocket> sock = Conn::open_port_of_qp({.receive = receive, .icmp = icmp, .ignored = ignored},
+                                                                error);
   return sock ? std::shared_ptr<Face>(new Face(sock)) : nullptr;
 }
 
@@ -211,10 +212,11 @@ void Face::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, c
   const auto found = faces().find(sock.get());
   if (found == faces().end()) return;
   Face& face = *found->second;
-  const bool takes = Conn::receive_for_qp(face.face_, *sock, tuple, data, len);
+  const uint32_t verdict = Conn::receive_for_qp(face.face_, *sock, tuple, data, len);
   const usiw_cm_tuple ends = cm_tuple(tuple);
   if (face.face_.req.kept != 0 && std::memcmp(&face.face_.req.tuple, &ends, sizeof ends) == 0) face.kept_from_ = tuple;
-  if (!takes) return;
+  if (verdict == USIW_FACE_V_DROP) ignored(*sock);
+  if (verdict != USIW_FACE_V_TAKE) return;
   const std::shared_ptr<Qp> qp = qp_by_number(face.qpn());
   if (!qp) return;
   if (const std::shared_ptr<Conn> conn = face.conn_; conn && qp->conn == conn) {
@@ -224,6 +226,12 @@ void Face::receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, c
     face.conn_.reset();
   }
   if (!qp->conn) face.answer(qp);
+}
+
+void Face::ignored(UdpSocket& sock) {
+  const auto found = faces().find(&sock);
+  if (found == faces().end()) return;
+  if (const std::shared_ptr<Qp> qp = qp_by_number(found->second->qpn())) qp->state.count_ignored();
 }
 
 /// A QP has one connection, so the table of all connections need not be searched. With thousands of QPs that ask a host

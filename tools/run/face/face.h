@@ -58,6 +58,7 @@ class Face final : public ConnUser, public std::enable_shared_from_this<Face> {
   explicit Face(const std::shared_ptr<UdpSocket>& sock);
   static void receive(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
   static void icmp(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
+  static void ignored(UdpSocket& sock);
   int find_path(const ib_uverbs_modify_qp& cmd);
   void connect(const std::shared_ptr<Qp>& qp);
   void answer(const std::shared_ptr<Qp>& qp);

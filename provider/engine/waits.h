@@ -59,7 +59,8 @@ class TimeOut {
     const uint64_t stall = now - since_ns_, prompt = stall < kPromptNs ? RttEstimator::kMinRtoNs : stall / 64;
     ask_at_ = std::max(now + (backs_off_ ? soon(now) : prompt), next_ns);
   }
-  /// How long a repetition may wait at @p now where a peer may be gone for good: an eighth of the time without progress.
+  /// How long a repetition may wait at @p now where a peer may be gone for good: an eighth of the time without
+  /// progress.
   uint64_t soon(uint64_t now) const { return std::max(RttEstimator::kMinRtoNs, (now - since_ns_) / 8); }
   /// Another one has heard from the same peer.
   void ask_by(uint64_t at) { ask_at_ = std::min(ask_at_, at); }

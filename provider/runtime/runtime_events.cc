@@ -129,9 +129,9 @@ void Runtime::on_never_connected(const EngineGate::Held& held, VQp& qp) {
     held->qp_abort(qp.qp);
 }
 
-/// The peer of a silent connection has begun anew, and messages have passed on this end's connection. As on RoCE, the QP
-/// does not change until its program resets it, or until the next SEND fails. The control half gets no answer, so its new
-/// connection waits.
+/// The peer of a silent connection has begun anew, and messages have passed on this end's connection. As on RoCE, the
+/// QP does not change until its program resets it, or until the next SEND fails. The control half gets no answer, so
+/// its new connection waits.
 bool Runtime::keeps_connection(VQp& qp) {
   const EngineGate::Held held = hold();
   return qp.qp != nullptr && held->qp_keeps_connection(qp.qp);

@@ -16,8 +16,8 @@ inline std::span<const Sge> sges_of(const ibv_sge* list, size_t count) {
 }
 
 /// Sends may be posted. The accepting end may post from rdma_accept() on, though its connection is installed later: what
-/// it posts is sent once it is, and is flushed if it never is. On the RoCE face a connection may exist in RTR, and sends
-/// are refused until RTS.
+/// it posts is sent once it is, and is flushed if it never is. On the RoCE face a connection may exist in RTR, and
+/// sends are refused until RTS.
 inline bool may_post(const VQp& qp) {
   const QpState refused = qp.refused.load(std::memory_order_relaxed);
   if (qp.qp->state() > refused) [[likely]]

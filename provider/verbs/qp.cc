@@ -202,8 +202,8 @@ extern "C" int usiw_verb_modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
         qp->conn_id = 0;
         engine->qp_reset(qp->qp);
       }
-      // On the RoCE face the QP begins anew, whatever state it was in. Completions that its program has not polled would
-      // look like those of the work that it posts next. Adapters remove them.
+      // On the RoCE face the QP begins anew, whatever state it was in. Completions that its program has not polled
+      // would look like those of the work that it posts next. Adapters remove them.
       if (is_roce(*qp->context)) {
         qp->refused = QpState::kRts;
         for (ibv_cq* cq : {ibqp->send_cq, ibqp->recv_cq}) forget_completions(*from(cq), ibqp->qp_num);

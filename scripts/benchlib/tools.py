@@ -153,7 +153,8 @@ def both_ways_to_connect(port, ends, quick):
     ways = (port._replace(row=f"{port.row}, by rdma_cm"), port._replace(row=f"{port.row}, by itself", by_itself=True))
     return [job(tool, ends, operation, metric, size, quick, f"{ends.name}, two ways to connect",
                 f"{operation} {size_name(size)}")
-            for operation in ("SEND", "WRITE", "READ") for metric, size in (("lat", 64), ("bw", 65536)) for tool in ways]
+            for operation in ("SEND", "WRITE", "READ") for metric, size in (("lat", 64), ("bw", 65536))
+            for tool in ways]
 
 
 def events(tool, ends, quick):

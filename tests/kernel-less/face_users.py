@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Processes with a QP each that connects by verbs alone, on the RoCE face (tests/vm/programs/face_user.cc)."""
 
+import contextlib
 import select
 import signal
 import subprocess
@@ -60,6 +61,19 @@ class User:
         self._proc.stdin.close()
         self._proc.stdout.close()
         self._proc.wait(30)
+
+
+@contextlib.contextmanager
+def ends_all(make):
+    """Gives a function with the parameters of `make`, which makes a User. Ends all of these users afterwards."""
+    made = []
+
+    def start(*args, **kwargs):
+        made.append(make(*args, **kwargs))
+        return made[-1]
+    yield start
+    for user in made:
+        user.end()
 
 
 class Another(User):

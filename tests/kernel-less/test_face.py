@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from face_users import User, exchange, face
+from face_users import User, ends_all, exchange, face
 from support import cases
 from support.pairs import next_port
 from support.procs import run
@@ -52,14 +52,8 @@ def test_verbs(case, port, usiw_run):
 @pytest.fixture(params=["socket", "shm"])
 def users(usiw_run, request):
     """users(): a process with a QP."""
-    started = []
-
-    def start():
-        started.append(User(face(usiw_run, request.param)))
-        return started[-1]
-    yield start
-    for user in started:
-        user.end()
+    with ends_all(lambda: User(face(usiw_run, request.param))) as start:
+        yield start
 
 
 @pytest.mark.parametrize("index", INDEXES)

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from face_users import Another, User, exchange, face
+from face_users import Another, User, ends_all, exchange, face
 from hosts import A4, A6, B4
 from support.procs import Proc, run, sockets_bound, until
 
@@ -27,15 +27,11 @@ PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 @pytest.fixture
 def start(usiw_run):
     """start(options, where, **environment): a process with a QP."""
-    started = []
-
-    def begin(options, where="", **env):
+    def make(options, where="", **env):
         words = [f"{name}={value}" for name, value in env.items()]
-        started.append(User([*where.split(), "env", *words, *face(usiw_run, "auto"), *options]))
-        return started[-1]
-    yield begin
-    for user in started:
-        user.end()
+        return User([*where.split(), "env", *words, *face(usiw_run, "auto"), *options])
+    with ends_all(make) as begin:
+        yield begin
 
 
 @pytest.fixture(params=["socket", "shm"])

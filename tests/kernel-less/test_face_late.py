@@ -7,7 +7,7 @@ import time
 import pytest
 
 from compiling import compiled
-from face_users import exchange, face
+from face_users import ends_all, exchange, face
 from face_waits import (FOR_EVER, KINDS, Steady, Stoppable, at_once, crowd_waits, pair_of, stopped,
                         stopped_between_rtr_and_rts, stopped_in_the_handshake, stopped_in_traffic)
 
@@ -22,14 +22,8 @@ GIVEN_UP = "transport retry counter exceeded"
 @pytest.fixture
 def users(usiw_run):
     """users(kind): a process with a QP."""
-    started = []
-
-    def start(kind):
-        started.append(Stoppable(face(usiw_run, kind)))
-        return started[-1]
-    yield start
-    for user in started:
-        user.end()
+    with ends_all(lambda kind: Stoppable(face(usiw_run, kind))) as start:
+        yield start
 
 
 @pytest.mark.parametrize("first_asks", [True, False], ids=["those-that-wait-ask", "those-that-are-late-ask"])

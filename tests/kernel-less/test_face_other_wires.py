@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Datagrams of others at the UDP port of a QP of the RoCE face (docs/face.md): handshakes of rdma_cm, of other versions
-and of other QPs, RoCE v2, garbage, and ICMP errors. They come from a port of their own, and with the address and port of
-the true peer."""
+and of other QPs, RoCE v2, garbage, and ICMP errors. They come from a port of their own, and with the address and port
+of the true peer."""
 
 import contextlib
 import random
@@ -11,7 +11,7 @@ import struct
 import pytest
 
 import wire
-from face_users import User, exchange, face
+from face_users import User, ends_all, exchange, face
 from stats import devices
 from support.procs import until
 
@@ -132,14 +132,8 @@ def everything(peer, user):
 @pytest.fixture(params=["socket", "shm"])
 def users(usiw_run, request):
     """users(): a process with a QP."""
-    started = []
-
-    def start():
-        started.append(User(face(usiw_run, request.param)))
-        return started[-1]
-    yield start
-    for user in started:
-        user.end()
+    with ends_all(lambda: User(face(usiw_run, request.param))) as start:
+        yield start
 
 
 def in_order(users, asks):
@@ -202,8 +196,8 @@ def test_connected(users, asks):
 
 @pytest.mark.parametrize("asks", [True, False], ids=["asks", "answers"])
 def test_drops_are_counted(users, asks):
-    """`usiw stat` shows datagrams of RoCE v2 to a connected QP: half of them look like DATA. Those of a stranger have no
-    connection, and those that seem to come from the peer have the wrong PSN."""
+    """`usiw stat` shows datagrams of RoCE v2 to a connected QP: half of them look like DATA. Those of a stranger have
+    no connection, and those that seem to come from the peer have the wrong PSN."""
     a, b = in_order(users, asks)
     a.connect(b)
     b.connect(a)

@@ -14,7 +14,8 @@ namespace {
 
 constexpr uint64_t kTick = 1'000, kLimit = 1'500 * kSec, kMaxSteps = 20'000'000;
 
-// The memory of a QP: who it is and the word of atomics, WRITE cells, then buffers of SENDs, receives and READs, one for each work request.
+// The memory of a QP: who it is and the word of atomics, WRITE cells, then buffers of SENDs, receives and READs, one
+// for each work request.
 constexpr uint32_t kCell = 64, kMost = 32, kMessage = 4096;
 constexpr uint32_t kCells = kCell, kSends = kCells + kMost * kCell, kReceives = kSends + kMost * kMessage,
                    kSinks = kReceives + kMost * kMessage, kBytes = kSinks + kMost * kCell;

@@ -21,6 +21,21 @@ struct Silent : EngineTest {
   Engine& engine_of(const Qp* qp) { return qp == qb ? w.b.engine : w.a.engine; }
   void permit(Qp* qp, uint32_t access) { engine_of(qp).qp_permit(qp, access); }
   void limit(Qp* qp, const QpLimits& limits) { engine_of(qp).qp_limit(qp, limits); }
+  /// Posts eight READs. Returns how many are outstanding at a time, at most.
+  unsigned reads_at_a_time() {
+    unsigned requests = 0, answered = 0, most = 0;
+    w.wire.filter = [&](int side, Datagram& d) {
+      TrpHeader h;
+      if (!decode_trp(d, h) || h.opcode != USIW_TRP_DATA) return true;
+      (side == 0 ? requests : answered)++;
+      most = std::max(most, requests - answered);
+      return true;
+    };
+    for (unsigned i = 0; i < 8; i++) read(qa, ra->sge(8 * i, 8), rb->addr(), rb->stag, i);
+    EXPECT_EQ(Statuses(8, kSuccess), statuses(w.a, w.a.send_cq, 8));
+    w.wire.filter = nullptr;
+    return most;
+  }
   /// The peer is gone, and nothing answers in its place.
   void cut() { w.wire.faults.cut[0] = w.wire.faults.cut[1] = true; }
 
@@ -536,17 +551,7 @@ TEST_F(Silent, reads__no_more_at_a_time_than_the_program_permits) {
   QpLimits one = kNone;
   one.ord = 1;
   limit(qa, one);
-  unsigned requests = 0, answered = 0, most = 0;
-  w.wire.filter = [&](int side, Datagram& d) {
-    TrpHeader h;
-    if (!decode_trp(d, h) || h.opcode != USIW_TRP_DATA) return true;
-    (side == 0 ? requests : answered)++;
-    most = std::max(most, requests - answered);
-    return true;
-  };
-  for (unsigned i = 0; i < 8; i++) read(qa, ra->sge(8 * i, 8), rb->addr(), rb->stag, i);
-  EXPECT_EQ(Statuses(8, kSuccess), statuses(w.a, w.a.send_cq, 8));
-  EXPECT_EQ(most, 1u);
+  EXPECT_EQ(reads_at_a_time(), 1u);
 }
 
 /// In SQD a program may raise the limit again, up to that of the connection.
@@ -556,17 +561,7 @@ TEST_F(Silent, reads__limit_is_raised_again) {
     limits.ord = ord;
     limit(qa, limits);
   }
-  unsigned requests = 0, answered = 0, most = 0;
-  w.wire.filter = [&](int side, Datagram& d) {
-    TrpHeader h;
-    if (!decode_trp(d, h) || h.opcode != USIW_TRP_DATA) return true;
-    (side == 0 ? requests : answered)++;
-    most = std::max(most, requests - answered);
-    return true;
-  };
-  for (unsigned i = 0; i < 8; i++) read(qa, ra->sge(8 * i, 8), rb->addr(), rb->stag, i);
-  EXPECT_EQ(Statuses(8, kSuccess), statuses(w.a, w.a.send_cq, 8));
-  EXPECT_EQ(most, 8u);
+  EXPECT_EQ(reads_at_a_time(), 8u);
 }
 
 // ---- SQD before the connection ----

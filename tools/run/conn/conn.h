@@ -59,11 +59,11 @@ class Conn : public std::enable_shared_from_this<Conn>, public ConnRecords, priv
 
   /// Opens a UDP socket for connections. Parameters and errors are those of UdpSocket::open().
   static std::shared_ptr<UdpSocket> open_port(const Endpoint& local, bool shared, int& error);
-  /// Opens the UDP socket of a QP at a free port, with all of @p calls but end_lingering. Returns null and sets @p error
-  /// to -errno if that fails.
+  /// Opens the UDP socket of a QP at a free port, with all of @p calls but end_lingering. Returns null and sets @p
+  /// error to -errno if that fails.
   static std::shared_ptr<UdpSocket> open_port_of_qp(SocketCalls calls, int& error);
-  /// Handles a datagram that has arrived at the port of a QP. Returns the verdict, an enum usiw_face_verdict_kind, whose
-  /// answer has been sent.
+  /// Handles a datagram that has arrived at the port of a QP. Returns the verdict, an enum usiw_face_verdict_kind,
+  /// whose answer has been sent.
   static uint32_t receive_for_qp(usiw_face& face, UdpSocket& sock, const Tuple& tuple, const void* data, uint32_t len);
   /// Starts a connection, and sets @p out to it. The connection notifies @p user until it has ended or forget_user() is
   /// called. Returns 0 or -errno: -EADDRINUSE, -EISCONN, -EINVAL.

@@ -133,8 +133,8 @@ void Conn::follow_packets(const usiw_cm_route& route) {
   if (route.local || route.reason == USIW_NOT_PACKET_OWN || !p.conns.insert(this).second) return;
   qp_->events->push_link(link_info());
   if (p.conns.size() == 1) p.start();
-  // The route may have changed after the look-up, before p.start() subscribed to changes. For later connections there is
-  // a message of each change. A look-up takes all connections, so it must not follow each of thousands.
+  // The route may have changed after the look-up, before p.start() subscribed to changes. For later connections there
+  // is a message of each change. A look-up takes all connections, so it must not follow each of thousands.
   if (p.conns.size() == 1 || p.fd < 0) p.look_soon();
 }
 

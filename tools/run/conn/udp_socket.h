@@ -31,16 +31,13 @@ class UdpSocket;
 /// The functions that a UdpSocket calls, under the big lock. The code that has the table of connections defines them.
 struct SocketCalls {
   /// Handles a datagram of the handshake, or another datagram that may be stray.
-  using Receive = void (*)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
-  Receive receive;
+  void (*receive)(const std::shared_ptr<UdpSocket>& sock, const Tuple& tuple, const void* data, uint32_t len);
   /// Handles an ICMP message about a datagram to @p to. The message quotes @p len bytes of the UDP payload.
-  using Icmp = void (*)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
-  Icmp icmp;
+  void (*icmp)(UdpSocket& sock, const Endpoint& to, usiw_cm_answer answer, const void* quoted, uint32_t len);
   /// Forgets the connections of @p sock, all of which are in the state LINGER.
-  void (*end_lingering)(const UdpSocket& sock);
+  void (*end_lingering)(const UdpSocket& sock) = nullptr;
   /// Counts a datagram that is ignored, because it is no handshake and too many arrive. Null: it is not counted.
-  using Ignored = void (*)(UdpSocket& sock);
-  Ignored ignored = nullptr;
+  void (*ignored)(UdpSocket& sock) = nullptr;
 };
 
 /// A UDP port at one local address: the handshake socket, and the data socket if there is one.

@@ -192,9 +192,10 @@ bool hold(const std::string& root, Fd& lock) {
   return false;
 }
 
-/// Makes a tree of the files @p all and returns its path. @p lock gets the descriptor of its lock. The name has the user
-/// and a digest of the contents, so a user's processes with the same device share a tree. Each process makes the files
-/// that are missing, because another process may still be making the tree, or a cleaner may have removed a part of it.
+/// Makes a tree of the files @p all and returns its path. @p lock gets the descriptor of its lock. The name has the
+/// user and a digest of the contents, so a user's processes with the same device share a tree. Each process makes the
+/// files that are missing, because another process may still be making the tree, or a cleaner may have removed a part
+/// of it.
 std::string make_tree(const Files& all, Fd& lock) {
   NoCancel no_cancel;  // the caller may be stat(2), which is no cancellation point
   size_t digest = 0;

@@ -132,8 +132,8 @@ void Face::moved(const std::shared_ptr<Qp>& qp, const ib_uverbs_modify_qp& cmd) 
   if ((mask & USIW_QP_PKEY_INDEX) != 0) pkey_index_ = cmd.pkey_index;
   if ((mask & USIW_QP_PATH_MTU) != 0) path_mtu_ = cmd.path_mtu;
   if ((mask & USIW_QP_AV) != 0) av_ = cmd.dest;
-  // usiw_keep_qp_attrs() leaves the depths of a connected QP, on which both ends of an rdma_cm connection have agreed. On
-  // the RoCE face each program sets its own, also in SQD.
+  // usiw_keep_qp_attrs() leaves the depths of a connected QP, on which both ends of an rdma_cm connection have agreed.
+  // On the RoCE face each program sets its own, also in SQD.
   if (usiw_face_is_of_cm(qp->attrs.dest_qp_num) == 0) {
     if ((mask & USIW_QP_MAX_QP_RD_ATOMIC) != 0) qp->attrs.ord = cmd.max_rd_atomic;
     if ((mask & USIW_QP_MAX_DEST_RD_ATOMIC) != 0) qp->attrs.ird = cmd.max_dest_rd_atomic;

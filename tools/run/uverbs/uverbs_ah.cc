@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /// @file uverbs_ah.cc
-/// The commands for address handles. Only the RoCE face has them, because an RNIC has no datagrams. Programs such as UCX
-/// also create one to find out whether a GID works, so CREATE_AH checks the address as modify_qp to RTR does.
+/// The commands for address handles. Only the RoCE face has them, because an RNIC has no datagrams. Programs such as
+/// UCX also create one to find out whether a GID works, so CREATE_AH checks the address as modify_qp to RTR does.
 #include <cerrno>
 
 #include "cm/object/usiw_limits.h"
